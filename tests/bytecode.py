@@ -12,8 +12,8 @@ _ROOT = Path(__file__).parent.parent
 def cache_bytecode() -> None:
     """Let this process and its children write bytecode below `build/` where PYTHONDONTWRITEBYTECODE is set.
 
-    The variable keeps `__pycache__` out of the sources, as many build machines want. Without any bytecode each
-    child process of a test compiles our sources again, which takes a second of CPU.
+    The variable prevents `__pycache__` in the sources, as many build machines want. Without bytecode each child
+    process of a test compiles our sources again, which needs a second of CPU.
     """
     if not sys.dont_write_bytecode:
         return

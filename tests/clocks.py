@@ -14,9 +14,9 @@ def skip_time(seconds: float) -> None:
 
 
 def use_virtual_time() -> None:
-    """Make the clock of the running event loop jump to the next timer whenever nothing else is left to do.
+    """Make the clock of the running event loop jump to the next timer whenever the loop is idle.
 
-    For tests without sockets and threads: what they wait for would not move the clock.
+    For tests without sockets and threads: waiting for those would not advance the clock.
     """
     loop: Any = asyncio.get_running_loop()
     now = loop.time()

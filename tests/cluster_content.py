@@ -1,4 +1,4 @@
-"""Short ways to say what a cluster looks like, and recorders of what the daemon does with it."""
+"""Short constructors of cluster objects, and recorders of the daemon's effects."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def state_of(*pods: Pod, gang: Gang | None = None, nodes: tuple[Node, ...] = (no
 
 
 class Details(NamedTuple):
-    """What else an event says; `related` as kind/name."""
+    """Additional fields of an event; `related` as kind/name."""
 
     type: str
     action: str
@@ -59,7 +59,7 @@ class Details(NamedTuple):
 
 
 class Recorded:
-    """What an EventRecorder was told: (kind/name, reason, note)."""
+    """Events passed to an EventRecorder: (kind/name, reason, note)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []

@@ -1,4 +1,4 @@
-"""Settings of all tests: what they write, what they leave behind, and what they cost."""
+"""Settings of all tests: output folders, leftovers, and durations."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.leftovers import end_leftovers, make_temporary_folder, mark_children,
 
 cache_bytecode()
 
-# How long an example takes says more about the machine than about the code. The same commit has the same result
-# each time; new examples are looked for with PHALANX_RANDOM=1.
+# The duration of an example depends on the machine rather than the code. One commit has one result;
+# PHALANX_RANDOM=1 searches new examples.
 settings.register_profile("phalanx", deadline=None, derandomize=not os.environ.get("PHALANX_RANDOM"))
 settings.load_profile("phalanx")
 
-# A shell starts what it puts into the background with SIGINT ignored, and children inherit that. A command that is
-# started so keeps ignoring it, as any does; those that tests interrupt are not started so.
+# A shell starts background commands with SIGINT ignored, and children inherit that. A command started in such
+# a shell ignores the signal, like any program; commands that tests interrupt are started differently.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Folders whose files take longest come first, so that no worker ends long after the other.
+# Folders with the slowest files run first, so that all workers end at about the same time.
 _FIRST = ("e2e", "faults", "scheduling", "phalanx_local", "attacks", "top", "dashboard", "admission", "hub")
 _RUN = pytest.StashKey[str]()
 _FOLDER = pytest.StashKey[Path]()

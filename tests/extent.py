@@ -1,4 +1,4 @@
-"""How many random worlds a test draws: a part in `make test`, all of them in `make test-slow`."""
+"""Number of random worlds per test: a part in `make test`, all of them in `make test-slow`."""
 
 from __future__ import annotations
 

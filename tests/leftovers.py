@@ -20,8 +20,8 @@ def mark_children(run: str) -> None:
 def end_leftovers(run: str) -> list[str]:
     """Kill the processes that carry `run`, this one excepted; return their command lines.
 
-    Processes are found by their environment, so also those whose parent has ended. Only Linux tells it (/proc);
-    elsewhere the list is empty.
+    Processes are found by their environment, so also those whose parent has ended. Only Linux provides it
+    (/proc); elsewhere the list is empty.
     """
     wanted = f"{_VARIABLE}={run}".encode()
     found: list[str] = []
@@ -33,7 +33,7 @@ def end_leftovers(run: str) -> list[str]:
                 continue
             line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             os.kill(int(directory.name), signal.SIGKILL)
-        except OSError:  # it belongs to another user, or has ended meanwhile
+        except OSError:  # it belongs to another user, or has just ended
             continue
         if line:
             found.append(line)
@@ -43,8 +43,8 @@ def end_leftovers(run: str) -> list[str]:
 def make_temporary_folder() -> Path:
     """Let this process and its children make their temporary files in a folder of this run; return it.
 
-    A process that a test kills cannot remove its own. The folders of `tmp_path` stay where pytest keeps them, and
-    tools that were fetched once stay in the checkout.
+    A process that a test kills cannot remove its own. The folders of `tmp_path` stay in pytest's place, and
+    downloaded tools stay in the checkout.
     """
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ.setdefault("PHALANX_TOOLS", str(_ROOT / "build" / "tools"))

@@ -44,27 +44,27 @@ def test_nothing_known_is_well() -> None:
 
 
 @pytest.mark.parametrize("others", [(), (WELL,), (UNKNOWN,), (WELL, UNKNOWN)])
-def test_a_vulnerability_fails_whatever_else_there_is(others: tuple[dict[str, Any], ...]) -> None:
+def test_vulnerability_fails_the_audit_despite_unreachable_indexes(others: tuple[dict[str, Any], ...]) -> None:
     code, told = judged(1, ILL, *others, errors=UNREACHABLE)
     assert code == 1
     assert told == "audit: b 2: PYSEC-1 CVE-1 (fixed in 3)"
 
 
-def test_who_cannot_be_reached_is_skipped_in_clear_words() -> None:
+def test_unreachable_index_is_skipped_with_a_clear_message() -> None:
     code, told = judged(1, errors=UNREACHABLE)
     assert code == 0
     assert told.startswith("audit: skipped, nobody can be asked")
 
 
-def test_an_index_that_knows_nothing_about_anything_is_nobody_to_ask() -> None:
+def test_index_without_any_known_package_counts_as_unreachable() -> None:
     """pip-audit itself says that there are no known vulnerabilities then."""
     code, told = judged(0, UNKNOWN, UNKNOWN)
     assert code == 0
     assert told == "audit: skipped, nobody can be asked: the index tells nothing about 2 packages"
 
 
-def test_of_whom_nothing_is_known_is_named() -> None:
-    """No failure: a mirror of our own packages would stop everybody's work."""
+def test_unknown_packages_are_named() -> None:
+    """This is no failure: a mirror of our own packages would block all work."""
     told = "audit: no known vulnerability of 1 packages; nothing is known of 1 of 2 packages: c"
     assert judged(0, WELL, UNKNOWN) == (0, told)
 

@@ -28,6 +28,6 @@ def test_our_cell_names_tests_that_are_there(row: list[str]) -> None:
         assert name in {each.name for each in functions}, f"{file} has no {name}"
 
 
-def test_there_are_rows_in_which_we_have_nothing_and_others_do() -> None:
+def test_comparison_contains_rows_where_only_peers_have_the_feature() -> None:
     assert len(ROWS) > 25
     assert any(row[1] == "no" for row in ROWS)

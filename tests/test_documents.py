@@ -1,4 +1,4 @@
-"""What the documents and the docstrings say of files is so."""
+"""Paths of files in documents and docstrings exist."""
 
 from __future__ import annotations
 

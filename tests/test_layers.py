@@ -1,4 +1,4 @@
-"""The picture in docs/architecture.md: an import never goes up a layer."""
+"""The layers of docs/architecture.md: an import never points to a higher layer."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ STRANGERS = {
     "simulation": {"kube", "execution", "status", "admission", "jobs", "controllers"},
     "testing": set(LAYERS) - {"model", "cluster", "scheduling"},
 }
-# What the cluster on this machine may import of the scheduler, by its own packages, and where the scheduler starts
-# it.
+# Parts of the scheduler that the local cluster may import in its packages, and in the module that starts the
+# scheduler.
 OF_THE_SCHEDULER = {"nodeagent": {"model", "kube"}, "cli": {"model", "kube", "cli"}}
 ENTRY_POINTS = {"cli/up.py", "demo/localcluster.py"}
 
 
-# (ruff keeps each import on a line of its own. Parsing every module takes fifty times as long: a slow test does.)
+# (ruff places each import on a line of its own. Parsing every module is fifty times slower: a slow test does
+# it.)
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import\b|import[ \t]+(\w[\w., \t]*))", re.MULTILINE)
 
 
@@ -96,9 +97,9 @@ def test_no_import_is_overlooked_in_a_text() -> None:
 
 
 @pytest.mark.parametrize("package", sorted(LAYERS))
-def test_import_never_goes_up(package: str) -> None:
+def test_import_never_points_to_a_higher_layer(package: str) -> None:
     for path in sorted((SOURCE / package).rglob("*.py")):
-        # The entry point for plugins belongs to scheduling, whose own plugins come through it as well.
+        # The entry point for plugins belongs to scheduling, whose own plugins are loaded through it as well.
         for other in imported_packages(path) - {package, "", "plugin"}:
             assert LAYERS[other] < LAYERS[package], f"{path.relative_to(SOURCE)} imports {other}"
             assert other not in STRANGERS.get(package, set()), f"{path.relative_to(SOURCE)} imports {other}"
@@ -128,7 +129,7 @@ def test_scheduler_imports_the_local_cluster_at_two_entry_points() -> None:
 
 @pytest.mark.parametrize("command", ["up", "demo", "apiserver", "node-agent"])
 @pytest.mark.parametrize("missing", ["phalanx_local", "cryptography"])
-def test_command_of_the_local_cluster_without_the_extra_says_what_to_install(
+def test_command_of_the_local_cluster_without_the_extra_names_the_package_to_install(
     command: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
@@ -166,7 +167,7 @@ def test_help_is_quick_because_it_imports_no_machinery() -> None:
     assert done.stdout.split() == []
 
 
-def test_no_file_grows_beyond_what_one_reads_in_a_sitting() -> None:
+def test_no_file_exceeds_the_limit_of_lines() -> None:
     for path in (*SOURCE.rglob("*.py"), *LOCAL.rglob("*.py")):
         lines = len(path.read_text("utf-8").splitlines())
         assert lines <= 550, f"{path} has {lines} lines"
@@ -187,7 +188,7 @@ def subclasses_in(trees: Iterable[ast.Module], roots: set[str]) -> set[str]:
 
 
 def classes_told_apart(tree: ast.Module) -> set[str]:
-    """Return the names of the classes that a module tells apart, by isinstance, type() or a pattern of match."""
+    """Return the names of the classes that a module distinguishes, by isinstance, type() or a pattern of match."""
     parts: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.MatchClass):
@@ -202,7 +203,7 @@ def classes_told_apart(tree: ast.Module) -> set[str]:
     return {each.id for part in parts for each in ast.walk(part) if isinstance(each, ast.Name)}
 
 
-def test_wait_reasons_and_refusals_are_told_apart_in_units_and_queue_only() -> None:
+def test_wait_reasons_and_refusals_are_distinguished_in_units_and_queue_only() -> None:
     trees = {path: ast.parse(path.read_text("utf-8")) for path in (SOURCE / "scheduling").rglob("*.py")}
     kinds = subclasses_in(trees.values(), {"WaitReason", "Refusal"})
     assert {"QuorumDemand", "Nominated", "OverQuota", "CompositeRefusal"} <= kinds

@@ -1,4 +1,4 @@
-"""What code cites of docs/rules can be looked up there."""
+"""References of the code to docs/rules exist there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_rule_that_is_cited_is_there() -> None:
     assert {(name, number) for name, number in found if number not in headings(name)} == set()
 
 
-# What is not in the repository. (The page of a rule is cited with its folder.)
+# References to files outside of the repository. (The page of a rule is cited with its folder.)
 ELSEWHERE = re.compile(
     r"(?<![\w./])research/[a-z_]+\.md|(?<!rules/)\bcoscheduling\.md|\btime\.md|\b[Ss]eeds?(?:'s)? 0\d\d\b"
     r"|\bshared/(?:seeds|design)\b|\b(?:STRUCTURE|STYLE|NAMES|CONTRACT|SOURCES)\.md"
@@ -61,7 +61,7 @@ def texts(*folders: str) -> Iterator[tuple[Path, str]]:
         yield path, path.read_text("utf-8")
 
 
-def test_nothing_cites_what_is_not_in_the_repository() -> None:
+def test_no_file_cites_a_path_outside_of_the_repository() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path, text in texts("src", "packages", "tests", "docs", "examples", "benchmarks")

@@ -62,7 +62,7 @@ def test_links_between_rooms() -> None:
     )
 
 
-def test_a_link_to_nothing_is_told_and_code_is_left_alone() -> None:
+def test_broken_link_is_reported_and_code_is_ignored() -> None:
     page = ROOT / "docs/gangs.md"
     assert site.rewritten("[x](nowhere.md)", page)[1] == ["docs/gangs.md: nowhere.md is not there"]
     code = "```\n[x](nowhere.md)\n```\n"
@@ -79,7 +79,7 @@ def test_a_link_to_nothing_is_told_and_code_is_left_alone() -> None:
         ('<script src="assets/x.js"></script><img src="pictures/x.png">', 0),
     ],
 )
-def test_what_a_page_fetches_from_other_hosts_is_told(tmp_path: Path, html: str, fetched: int) -> None:
+def test_resource_that_a_page_loads_from_another_host_is_reported(tmp_path: Path, html: str, fetched: int) -> None:
     (tmp_path / "index.html").write_text(f"<html>{html}</html>", "utf-8")
     assert len(site.check(tmp_path)) == fetched
 
@@ -92,7 +92,7 @@ def test_styles_fetch_nothing_either(tmp_path: Path) -> None:
 
 
 def test_the_generator_is_the_one_that_is_pinned() -> None:
-    """What pyproject.toml's extra `docs` names is what `make site` installs."""
+    """pyproject.toml's extra `docs` pins the version that `make site` installs."""
     extra = re.search(r"^docs = \[(.*)\]$", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
     assert extra is not None
     pins = (ROOT / ".ci/site-requirements.txt").read_text("utf-8")

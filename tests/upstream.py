@@ -1,4 +1,4 @@
-"""What the definitions of other projects ask of a status, release by release: facts, in our own words."""
+"""Requirements of other projects' definitions on a status, by release: facts, in our own words."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ def _definitions_by_name() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The status of one kind from a release on: its fields and those that it requires. `apart` tells whether it is
-    a subresource. Where it `keeps` what it does not know, whatever is written stays: from before pruning."""
+    """The status of one kind since a release: its fields and the required ones.
+
+    `apart` is set for a subresource. Where it `keeps` unknown fields, all content is stored: from before
+    pruning.
+    """
 
     name: str
     since: str
@@ -56,7 +59,7 @@ class Shape:
         return f"{self.name} of {self.since}"
 
     def status(self) -> dict[str, Any]:
-        """As a structural schema."""
+        """Return the structural schema."""
         found: dict[str, Any] = {"type": "object", "properties": self.fields}
         if self.required:
             found["required"] = list(self.required)
@@ -141,7 +144,7 @@ SHAPES = (
 
 
 def oldest() -> list[Shape]:
-    """Of every kind the first shape."""
+    """Return the first shape of every kind."""
     found: dict[str, Shape] = {}
     for shape in SHAPES:
         found.setdefault(shape.name, shape)
@@ -149,5 +152,5 @@ def oldest() -> list[Shape]:
 
 
 def newest() -> list[Shape]:
-    """Of every kind the last shape."""
+    """Return the last shape of every kind."""
     return list({shape.name: shape for shape in SHAPES}.values())

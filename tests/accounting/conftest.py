@@ -13,7 +13,7 @@ from phalanx.accounting.database import Database
 from phalanx.accounting.tables import metadata
 from tests.accounting.postgres import Postgres, binaries
 
-# What they test is the same on both; of these PostgreSQL's turn comes with the slow tests.
+# These tests are equal on both databases; most of them run on PostgreSQL with the slow tests only.
 _ABOVE = ("test_commands.py", "test_service.py")
 
 

@@ -15,7 +15,7 @@ _SETTINGS = ("listen_addresses=", "fsync=off", "synchronous_commit=off", "full_p
 
 
 def binaries() -> Path | None:
-    """Where Debian or the path has initdb and pg_ctl, the newest first."""
+    """Return the folders with initdb and pg_ctl on Debian or in the path, newest first."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
     if found:
         return found[-1].parent
@@ -43,7 +43,7 @@ class Postgres:
         self._run("pg_ctl", "-D", data, "-l", log, "-o", settings, "-w", "-t", "60", "start")
 
     def new_url(self) -> str:
-        """Of a database that is empty."""
+        """Return the URL of a new, empty database."""
         self._numbers += 1
         name = f"accounts{self._numbers}"
         self._run("createdb", "-h", self._directory, "-U", _USER, name)

@@ -81,7 +81,9 @@ class TestHistory:
             (("-E", "2023-11-14"), set()),
         ],
     )
-    def test_shows_what_was_asked_for(self, ask: Any, asked: tuple[str, ...], names: set[str]) -> None:
+    def test_history_lists_runs_that_match_the_filters(
+        self, ask: Any, asked: tuple[str, ...], names: set[str]
+    ) -> None:
         done = ask("history", *SINCE, *asked, "-o", "json")
         assert {each["name"] for each in json.loads(done.output)} == names
 
@@ -97,7 +99,7 @@ class TestHistory:
         found = list(csv.DictReader(io.StringIO(ask("history", *SINCE, "-o", "csv").output)))
         assert {each["gang"] for each in found} == {"train", "'=cmd|' /C calc'!A0", "c"}
 
-    def test_parquet_has_the_same(self, ask: Any, tmp_path: Path) -> None:
+    def test_parquet_equals_json(self, ask: Any, tmp_path: Path) -> None:
         file = tmp_path / "runs.parquet"
         assert ask("history", *SINCE, "-o", "parquet", "-f", str(file)).exit_code == 0
         table = pyarrow.parquet.read_table(file).to_pylist()
@@ -115,7 +117,7 @@ class TestHistory:
             (("-n", "ml", "-A"), "exclude each other"),
         ],
     )
-    def test_says_what_is_wrong(self, ask: Any, wrong: tuple[str, ...], words: str) -> None:
+    def test_invalid_report_option_is_named(self, ask: Any, wrong: tuple[str, ...], words: str) -> None:
         done = ask("history", *wrong)
         assert done.exit_code == 2
         assert words in done.output
@@ -141,7 +143,7 @@ class TestReport:
         assert cpu == {"ada": 4000 * 1801, "bea": 1000 * 10}
         assert (done["from"], done["by"]) == ("2023-11-15T00:30:00Z", ["user"])
 
-    def test_what_is_under_way_counts_until_now(self, ask: Any, database: Database) -> None:
+    def test_running_job_is_charged_until_now(self, ask: Any, database: Database) -> None:
         tell(database, DAY, a_pod("r", gang="r", queue="live", bound=T0 + DAY - 100))
         window = ("--from", "2023-11-15", "--to", "2023-11-16T00:00:20")
         done = json.loads(ask("report", "--json", *window).output)
@@ -168,7 +170,7 @@ class TestReport:
             (("--from", "2023-11-02", "--to", "2023-11-01"), "must be later"),
         ],
     )
-    def test_says_what_is_wrong(self, ask: Any, wrong: tuple[str, ...], words: str) -> None:
+    def test_invalid_report_option_is_named(self, ask: Any, wrong: tuple[str, ...], words: str) -> None:
         done = ask("report", *wrong)
         assert done.exit_code == 2
         assert words in done.output
@@ -200,7 +202,9 @@ def test_without_accounts_it_says_where_they_were_looked_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["history", "report", "accounting"])
-def test_without_the_extra_it_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_without_the_extra_names_the_package_to_install(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     done = CliRunner().invoke(cli, [command])
     assert done.exit_code == 1

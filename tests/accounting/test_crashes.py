@@ -23,7 +23,7 @@ _COMPARED = ("runs", "members", "usage")
 
 
 class Killed(BaseException):
-    """As if the process were gone: nothing catches it."""
+    """A killed process: no code catches it."""
 
 
 class Countdown:
@@ -40,7 +40,7 @@ class Countdown:
         self.seen += 1
         if self.seen - 1 == self.at:
             if told:
-                # The database undoes what a process leaves behind; here somebody has to.
+                # The database rolls back for a dead process; here the test has to.
                 told[0].connection.dbapi_connection.rollback()
             raise Killed
 
@@ -58,8 +58,7 @@ def watched_for_boundaries(database: Database, countdown: Countdown) -> Iterator
 
 
 def steps() -> list[tuple[int, list[PodFact]]]:
-    """(now, everything that is there): two gangs of pods, one of which is evicted and goes on, one of which runs
-    twice, and a pod on its own."""
+    """Return (now, all objects): two gangs of pods, one evicted and continued, one run twice, and a single pod."""
 
     def bound(uid: str, at: int, **what: Any) -> PodFact:
         return a_pod(uid, **{"bound": T0 + at, "created": T0 + at - 5, **what})
@@ -82,7 +81,7 @@ def steps() -> list[tuple[int, list[PodFact]]]:
 
 
 def play(location: str, countdown: Countdown) -> list[list[dict[str, Any]]]:
-    """Tells what is there, step by step. Who is killed is replaced by a process that knows nothing, and lists."""
+    """Pass the objects to a recorder, step by step. A killed recorder is replaced by a new one, which lists."""
     gang = a_gang()
     database = Database(location)
     try:
@@ -109,7 +108,7 @@ def without_numbers(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.slow_but_first
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("every", [12, 1])
-def test_the_accounts_are_the_same_wherever_the_recorder_was_killed(
+def test_accounts_are_equal_for_a_recorder_killed_at_any_write(
     database: Database, location: str, every: int
 ) -> None:
     whole = Countdown(None)
@@ -131,7 +130,7 @@ def test_the_accounts_are_the_same_wherever_the_recorder_was_killed(
     ],
     ids=["prune", "erase"],
 )
-def test_what_is_taken_out_is_taken_out_as_a_whole(
+def test_removal_is_complete_or_undone_after_a_crash(
     database: Database, location: str, change: Callable[[Any], object]
 ) -> None:
     play(location, Countdown(None))

@@ -1,4 +1,4 @@
-"""Where accounts are kept: the tables, how they come to be, and what is said of databases that cannot be used."""
+"""Databases of accounts: the creation of their tables, and messages about unusable ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.accounting.postgres import Postgres
 
 @pytest.fixture
 def database(location: str) -> Iterator[Database]:
-    """Database whose tables are made for one test alone."""
+    """Database whose tables are created for one test alone."""
     made = Database(location)
     made.upgrade()
     yield made
@@ -33,7 +33,7 @@ def test_the_migrations_make_the_tables_that_the_code_means(database: Database) 
         assert compare_metadata(context, metadata) == []
 
 
-def test_they_may_be_made_twice(database: Database) -> None:
+def test_tables_can_be_created_twice(database: Database) -> None:
     Recorder(database).adopt("uid")
     database.upgrade()
     assert Recorder(database).adopt("uid") == 0
@@ -48,7 +48,7 @@ def test_the_tables_of_a_later_release_are_left_alone(database: Database) -> Non
         pass
 
 
-def test_an_empty_database_says_what_to_do(location: str) -> None:
+def test_empty_database_names_the_command_to_run(location: str) -> None:
     database = Database(location)
     with pytest.raises(DatabaseError, match=r"phalanx accounting run"), database.reading():
         pass
@@ -84,12 +84,12 @@ def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "location", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "postgresql://h:port/x", "://"]
 )
-def test_what_is_no_place_for_accounts_is_refused(location: str) -> None:
+def test_unusable_url_is_refused(location: str) -> None:
     with pytest.raises(DatabaseError):
         parse_location(location)
 
 
-def test_postgresql_may_be_called_as_everybody_calls_it() -> None:
+def test_postgresql_url_accepts_the_common_spellings() -> None:
     for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         url = parse_location(f"{scheme}://ada@db.example/accounts")
         assert url.drivername == "postgresql+psycopg"

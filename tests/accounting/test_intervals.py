@@ -1,5 +1,4 @@
-"""However often the cluster is looked at, and whatever is told again: the accounts are what a plain reading of the
-pods' lives says."""
+"""For any times of observation and any repetition, the accounts equal a plain reading of the pods' lives."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tests.accounting.conftest import empty, make_tables
 from tests.accounting.world import T0, a_pod, changes, rows
 from tests.extent import examples
 
-#: Lives are told in steps of so many seconds around a midnight: many of them cross it, and moments coincide.
+#: Lives are sampled in steps of this many seconds around a midnight: many cross it, and moments coincide.
 STEP = 40
 MIDNIGHT = T0 + DAY
 HORIZON = 60
@@ -96,7 +95,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.thorough
 @given(lives=lives(), looks=looks)
 @settings(max_examples=examples(40))
-def test_the_accounts_are_what_the_lives_of_pods_say(accounts: Path, lives: list[Life], looks: list[int]) -> None:
+def test_accounts_equal_the_lives_of_pods(accounts: Path, lives: list[Life], looks: list[int]) -> None:
     database = emptied(accounts)
     try:
         for step in looks:
@@ -113,7 +112,7 @@ def test_the_accounts_are_what_the_lives_of_pods_say(accounts: Path, lives: list
 def test_nothing_is_charged_that_is_not_known_to_have_been_held(
     accounts: Path, lives: list[Life], looks: list[int]
 ) -> None:
-    """Pods that leave nothing behind when they end: each is charged until somebody last saw it."""
+    """Pods that end without a trace: each is charged until its last observation."""
     database = emptied(accounts)
     try:
         last = -1

@@ -1,4 +1,4 @@
-"""What the recorder makes of the news of pods and gangs: which runs there are, and what is charged to whom."""
+"""Runs and charges that the recorder derives from changes of pods and gangs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_gang_waits_runs_and_completes(database: Database) -> None:
     assert used(database) == {"cpu": 1000 * (10 + 25), "memory": 2**30 * (10 + 25)}
 
 
-def test_what_is_told_again_changes_nothing(database: Database) -> None:
+def test_repeated_observation_changes_nothing(database: Database) -> None:
     told = (bound("a", 10, ended=T0 + 20, **DONE), bound("b", 10), a_pod("c"))
     tell(database, 30, *told)
     before = [rows(database, table) for table in ("runs", "members", "usage")]
@@ -57,7 +57,7 @@ def test_what_is_told_again_changes_nothing(database: Database) -> None:
     assert [rows(database, table) for table in ("runs", "members", "usage")] == before
 
 
-def test_of_a_pod_that_has_ended_nothing_changes(database: Database) -> None:
+def test_ended_pod_does_not_change(database: Database) -> None:
     tell(database, 30, bound("a", 10, ended=T0 + 20, **DONE))
     tell(database, 50, bound("a", 10, ended=T0 + 45, user="mallory", outcome=PodOutcome.FAILED))
     assert (only(database)["state"], only(database)["ended"]) == ("COMPLETED", T0 + 20)
@@ -73,19 +73,19 @@ def test_a_gang_that_comes_back_after_its_end_runs_again(database: Database) -> 
     ]
 
 
-def test_runs_that_went_by_unseen_are_told_apart(database: Database) -> None:
+def test_runs_that_ended_unobserved_are_distinguished(database: Database) -> None:
     first, second = bound("a", 10, ended=T0 + 20, **DONE), bound("b", 50, created=T0 + 40, ended=T0 + 55, **DONE)
     tell(database, 100, second, first, bound("c", 80, created=T0 + 70), watched=False)
     found = [(run["state"], run["submitted"]) for run in rows(database, "runs")]
     assert found == [("COMPLETED", T0), ("COMPLETED", T0 + 40), ("RUNNING", T0 + 70)]
 
 
-def test_a_member_that_comes_while_others_run_is_of_the_run(database: Database) -> None:
+def test_member_that_arrives_while_its_gang_runs_joins_the_run(database: Database) -> None:
     tell(database, 100, bound("a", 10, ended=T0 + 60, **DONE), bound("b", 50, created=T0 + 40), watched=False)
     assert only(database)["members"] == 2
 
 
-def test_an_evicted_gang_goes_on_with_its_run(database: Database) -> None:
+def test_evicted_gang_continues_its_run(database: Database) -> None:
     gang = a_gang()
     away = (
         bound("a", 10, evicted=T0 + 29, ended=T0 + 30, **EVICTED),
@@ -105,7 +105,7 @@ def test_an_evicted_gang_goes_on_with_its_run(database: Database) -> None:
     assert used(database)["cpu"] == 1000 * (20 + 21 + 200)
 
 
-def test_a_gang_that_only_labels_declare_is_over_when_evicted_and_goes_on_if_it_comes_back_soon(
+def test_label_gang_ends_on_eviction_and_continues_if_it_returns_soon(
     database: Database,
 ) -> None:
     tell(database, 40, bound("a", 10, evicted=T0 + 30, ended=T0 + 30, **EVICTED))
@@ -151,7 +151,7 @@ def test_a_gang_that_is_withdrawn_before_it_started_is_cancelled(database: Datab
     assert (only(database)["state"], only(database)["ended"]) == ("CANCELLED", T0 + 9)
 
 
-def test_an_object_of_the_same_name_is_another_gang(database: Database) -> None:
+def test_new_object_of_one_name_is_another_gang(database: Database) -> None:
     tell(database, 5, bound("a", 3), gang=a_gang("G1"))
     tell(database, 9, a_pod("b", created=T0 + 8), gang=a_gang("G2"))
     states = {run["gang_uid"]: (run["state"], run["members"]) for run in rows(database, "runs")}
@@ -191,14 +191,14 @@ def test_a_pod_that_says_it_is_in_another_gang_stays_where_it_was(database: Data
 
 
 class TestMoments:
-    def test_what_nobody_says_is_our_clock(self, database: Database) -> None:
+    def test_missing_timestamp_is_replaced_by_our_clock(self, database: Database) -> None:
         tell(database, 12, a_pod("a", placed=True))
         tell(database, 30, a_pod("a", placed=True, **DONE))
         (row,) = rows(database, "members")
         assert (row["bound"], row["ended"]) == (T0 + 12, T0 + 30)
         assert (row["bound_precision"], row["end_precision"]) == (Precision.OBSERVED, Precision.OBSERVED)
 
-    def test_what_was_not_watched_is_an_estimate_and_not_in_favour_of_anybody(self, database: Database) -> None:
+    def test_unobserved_time_is_an_estimate_that_favours_no_account(self, database: Database) -> None:
         tell(database, 500, a_pod("a", placed=True, ended=T0 + 100, **DONE), watched=False)
         (row,) = rows(database, "members")
         assert (row["bound"], row["bound_precision"]) == (T0 + 100, Precision.ESTIMATED)
@@ -253,7 +253,7 @@ class TestUsage:
         (row,) = rows(database, "members")
         assert [part[:2] for part in decode_parts(row["parts"])] == [(T0 + 10, T0 + 20), (T0 + 20, T0 + 25)]
 
-    def test_is_charged_to_whom_the_pod_named_when_it_got_its_node(self, database: Database) -> None:
+    def test_pod_is_charged_to_the_account_that_it_named_when_it_was_bound(self, database: Database) -> None:
         tell(database, 5, a_pod("a", user="ada"))
         tell(database, 11, bound("a", 10, user="bea", queue="research"))
         tell(database, 20, bound("a", 10, user="mallory", queue="other"))
@@ -262,7 +262,7 @@ class TestUsage:
         assert (only(database)["user"], only(database)["queue"]) == ("bea", "research")
 
 
-def test_the_accounts_of_one_cluster_are_not_taken_for_those_of_another(database: Database) -> None:
+def test_accounts_of_two_clusters_are_separate(database: Database) -> None:
     recorder = Recorder(database)
     assert recorder.adopt("uid-1") == 0
     recorder.record_watched_until(T0)
@@ -272,7 +272,7 @@ def test_the_accounts_of_one_cluster_are_not_taken_for_those_of_another(database
         recorder.adopt("uid-2")
 
 
-def test_it_reads_by_indices_whatever_is_in_the_accounts(tmp_path: Path) -> None:
+def test_recorder_reads_by_index_for_any_size_of_the_accounts(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "accounts.db"))
     database.upgrade()
     plans: list[str] = []

@@ -1,4 +1,4 @@
-"""What is taken out of the accounts is gone, does not come back, and leaves the rest as it was."""
+"""Removed accounting data is deleted, does not return, and leaves the remaining data unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hours(database: Database, *by: str) -> dict[tuple[str, ...], int]:
     return {line.group: line.resources["cpu"].used for line in lines}
 
 
-def test_prune_takes_what_is_old_and_leaves_what_runs(database: Database) -> None:
+def test_prune_deletes_old_runs_and_preserves_running_ones(database: Database) -> None:
     told(database)
     before = hours(database)
     with database.writing() as connection:
@@ -47,7 +47,7 @@ def test_prune_takes_what_is_old_and_leaves_what_runs(database: Database) -> Non
 
 
 @pytest.mark.parametrize("how", [delete_user, pseudonymise, lambda c, user, now: prune(c, T0 + DAY, T0 + DAY, now)])
-def test_what_was_removed_does_not_come_back_from_its_objects(database: Database, how: Any) -> None:
+def test_removed_run_is_not_recorded_again_from_its_objects(database: Database, how: Any) -> None:
     told(database)
     tell(database, NOW, gang=a_gang("U", "zoe-train"))
     with database.writing() as connection:
@@ -60,7 +60,7 @@ def test_what_was_removed_does_not_come_back_from_its_objects(database: Database
     assert [run["uid"] for run in after[0]] == [run["uid"] for run in before[0]]
 
 
-def test_what_is_gone_need_not_be_kept_in_mind(database: Database) -> None:
+def test_deleted_objects_are_removed_from_memory(database: Database) -> None:
     told(database)
     with database.writing() as connection:
         delete_user(connection, "zoe", T0 + NOW)
@@ -77,7 +77,7 @@ def test_a_pseudonym_takes_the_name_and_leaves_the_sums(database: Database) -> N
     assert (removed.runs, removed.pods, removed.under_way) == (1, 1, 1)
     assert hours(database, "queue") == before
     assert set(hours(database, "user")) == {("zoe",), ("bea",), (pseudonym,)}
-    # When the last of their runs has ended, too, nothing tells who it was.
+    # After the end of their last run, no row identifies the user.
     tell(database, NOW + 9, deleted_fact(a_pod("running", gang="zoe-more", user="zoe", bound=T0 + 5), T0 + NOW + 9))
     with database.writing() as connection:
         second, removed = pseudonymise(connection, "zoe", T0 + NOW)
@@ -95,7 +95,7 @@ def test_deleting_a_user_takes_their_hours(database: Database) -> None:
     assert {row["user"] for row in rows(database, "usage")} == {"bea"}
 
 
-def test_somebody_unknown_changes_nothing(database: Database) -> None:
+def test_erasing_an_unknown_user_changes_nothing(database: Database) -> None:
     told(database)
     before = [rows(database, table) for table in ("runs", "members", "usage")]
     with database.writing() as connection:

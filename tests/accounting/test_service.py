@@ -1,4 +1,4 @@
-"""The recorder over HTTP, with the rights of its own account: what it sees of pods, and what it makes of a gap."""
+"""The recorder over HTTP, with the rights of its own account: observed pods, and gaps in the observation."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Cluster:
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
-    # What comes within so many seconds is written together: tests need not wait longer.
+    # Changes within this many seconds are written together: a short period speeds up the tests.
     monkeypatch.setattr("phalanx.accounting.service._GATHER", 0.05)
     server = ApiServer(ServerOptions(controllers=frozenset({"definitions"})))
     await server.start()
@@ -181,7 +181,7 @@ async def test_a_gang_is_followed_from_its_pods_to_its_end(cluster: Cluster) -> 
     assert {row["outcome"] for name, row in cluster.members().items() if name != "single"} == {"Succeeded"}
 
 
-async def test_it_asks_for_nothing_that_it_has_no_right_to(cluster: Cluster) -> None:
+async def test_recorder_requests_only_granted_resources(cluster: Cluster) -> None:
     await cluster.record()
     await cluster.make("a")
     await cluster.until(state("a", "PENDING"))
@@ -195,7 +195,7 @@ async def test_it_asks_for_nothing_that_it_has_no_right_to(cluster: Cluster) -> 
     assert {each.verb for each in asked} <= {"get", "list", "watch"}
 
 
-async def test_who_is_evicted_is_told_apart_from_who_is_deleted(cluster: Cluster) -> None:
+async def test_evicted_and_deleted_pods_are_distinguished(cluster: Cluster) -> None:
     await cluster.record()
     for name in ("evicted", "deleted"):
         await cluster.make(name)
@@ -216,7 +216,7 @@ async def test_who_is_evicted_is_told_apart_from_who_is_deleted(cluster: Cluster
     }
 
 
-async def test_what_happened_while_it_was_down_is_told_from_what_is_left(cluster: Cluster) -> None:
+async def test_changes_during_downtime_are_derived_from_the_remaining_objects(cluster: Cluster) -> None:
     await cluster.record()
     for name in ("stays", "finishes", "vanishes"):
         await cluster.make(name)

@@ -1,4 +1,4 @@
-"""Pods and gangs as the recorder is told of them, in a few words; and what stands in the tables afterwards."""
+"""Short constructors of pods and gangs for the recorder, and the rows of its tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU = (("cpu", 1000), ("memory", 2**30))
 
 
 def a_pod(uid: str, gang: str = "g", **what: Any) -> PodFact:
-    """Of namespace ml, made at T0."""
+    """Return a pod of namespace ml, created at T0."""
     content: dict[str, Any] = {
         "namespace": "ml",
         "name": uid,
@@ -52,7 +52,7 @@ def a_gang(uid: str = "G", name: str = "g", **what: Any) -> GangFact:
 
 
 def changes(*facts: PodFact, gang: GangFact | None = None, gone: str = "") -> list[GangChange]:
-    """Of each gang one; `gone` is a gang that is declared no longer."""
+    """Return changes with one pod of each gang; `gone` is a gang whose object was deleted."""
     found: dict[GangKey, GangChange] = {}
     for fact in facts:
         key = key_of(fact)
@@ -79,7 +79,7 @@ def tell(
 
 
 def rows(database: Database, table: str) -> list[dict[str, Any]]:
-    """In an order of their own, with payers by what they are."""
+    """Return the rows in a fixed order, with accounts by content."""
     chosen = {"runs": runs, "members": members, "usage": usage}[table]
     with database.reading() as connection:
         wanted = select(chosen, payers.c.namespace, payers.c.queue, payers.c.user)

@@ -88,7 +88,7 @@ def known_definitions() -> list[Json]:
 
 
 def _definition(plural: str) -> Json:
-    """A definition that checks nothing, so that what is refused is refused by the webhook."""
+    """Return a definition without validation, so that every refusal comes from the webhook."""
     group, kind = _KINDS[plural]
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {

@@ -32,7 +32,7 @@ def serving(data: Data) -> x509.Certificate:
 
 
 def trusted(data: Data, by: bytes) -> bool:
-    """Whether who trusts a bundle trusts what is served."""
+    """Return whether a client that trusts a bundle trusts the served certificate."""
     issuer = serving(data).issuer
     return any(authority.subject == issuer for authority in x509.load_pem_x509_certificates(by))
 
@@ -51,7 +51,7 @@ def test_the_next_one_leaves_it_as_it_is() -> None:
     assert renewed(data, NAMES[:1], NOW + SERVING_SECONDS // 2) is None
 
 
-def test_a_name_more_is_certified_beside_the_others() -> None:
+def test_added_name_is_certified_beside_the_existing_ones() -> None:
     data = renewed(first(), ["other.tools.svc"], NOW + 1)
     assert data is not None
     names = serving(data).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -59,7 +59,7 @@ def test_a_name_more_is_certified_beside_the_others() -> None:
     assert renewed(data, NAMES, NOW + 2) is None
 
 
-def test_what_is_served_is_replaced_in_its_last_third() -> None:
+def test_served_certificate_is_replaced_in_its_last_third() -> None:
     data = first()
     assert renewed(data, NAMES, NOW + SERVING_SECONDS * 2 // 3 - 1) is None
     later = renewed(data, NAMES, NOW + SERVING_SECONDS * 2 // 3 + 1)
@@ -69,7 +69,7 @@ def test_what_is_served_is_replaced_in_its_last_third() -> None:
 
 
 @pytest.mark.slow
-def test_over_ten_years_whoever_looked_a_day_ago_trusts_what_is_served() -> None:
+def test_client_with_a_day_old_bundle_trusts_the_served_certificate_over_ten_years() -> None:
     data, writes = first(), 0
     yesterday = bundle(data, NOW)
     for day in range(1, 3650):
@@ -98,7 +98,7 @@ def test_a_new_authority_is_published_before_it_signs() -> None:
 
 @pytest.mark.parametrize("broken", [CERTIFICATE, KEY, f"ca-{NOW}.crt", f"ca-{NOW}.key"])
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
-def test_what_cannot_be_read_is_made_anew(broken: str, content: bytes | None) -> None:
+def test_unreadable_certificate_is_replaced(broken: str, content: bytes | None) -> None:
     data = first()
     if content is None:
         del data[broken]
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_made_anew(broken: str, content: bytes | None) ->
     assert renewed(repaired, NAMES, NOW + 2) is None
 
 
-def test_a_key_of_somebody_else_is_none() -> None:
+def test_foreign_key_is_replaced() -> None:
     data, other = first(), first()
     data[KEY] = other[KEY]
     repaired = renewed(data, NAMES, NOW + 1)

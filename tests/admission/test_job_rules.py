@@ -1,4 +1,4 @@
-"""What is refused of a Job, in upstream's words (its admission suite, retold as facts), and what is filled in."""
+"""Refusals of a Job in upstream's words (facts from its admission suite), and its defaults."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_job_is_refused_in_words_that_people_know(document: dict[str, Any], wo
         ([POLICY | {"timeout": "soon"}], "is not a duration such as"),
     ],
 )
-def test_policies_of_a_job_and_of_a_task_keep_the_same_rules(policies: list[Any], words: str) -> None:
+def test_policies_of_jobs_and_tasks_follow_one_set_of_rules(policies: list[Any], words: str) -> None:
     for document in (job(policies=policies), job(task(policies=policies))):
         said = refused(document)
         assert words in said
@@ -285,7 +285,7 @@ STORED = job(
         ("spec.tasks.0.policies", None),
     ],
 )
-def test_a_job_may_change_in_what_is_for_users_to_change(path: str, value: object) -> None:
+def test_job_update_may_change_only_mutable_fields(path: str, value: object) -> None:
     assert refused(changed(STORED, path, value), STORED) == ""
 
 
@@ -322,7 +322,7 @@ def test_nothing_else_of_a_job_may_change(path: str, value: object, words: str) 
         assert words in refused(changed(STORED, path, value), STORED)
 
 
-def test_amounts_are_compared_by_what_they_mean() -> None:
+def test_amounts_are_compared_by_value() -> None:
     before = job(task(template=with_resources(requests={"cpu": "1"})))
     after = job(task(template=with_resources(requests={"cpu": "1000m"})))
     more = job(task(template=with_resources(requests={"cpu": "1001m"})))
@@ -332,7 +332,7 @@ def test_amounts_are_compared_by_what_they_mean() -> None:
     assert FIELDS in refused(more, before)
 
 
-def test_what_was_admitted_under_other_rules_can_still_be_finished() -> None:
+def test_job_admitted_under_older_rules_can_be_finished() -> None:
     odd = job(plugins={"retired": []}, queue="gone", name="a" * 70)
     deleted = changed(odd, "metadata.finalizers", [])
     assert refused(odd) != ""
@@ -350,7 +350,7 @@ def filled(document: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def test_a_job_gets_what_upstream_fills_in() -> None:
+def test_job_gets_the_defaults_of_upstream() -> None:
     bare = {
         "metadata": {"name": "j"},
         "spec": {
@@ -372,7 +372,7 @@ def test_a_job_gets_what_upstream_fills_in() -> None:
     assert [entry["maxRetry"] for entry in spec["tasks"]] == [3, 3]
 
 
-def test_what_is_stated_stays() -> None:
+def test_stated_fields_are_not_defaulted() -> None:
     stated = job(task(minAvailable=1, maxRetry=7), queue="mine", schedulerName="other", maxRetry=9, minAvailable=1)
     assert filled(stated) == stated["spec"]
 

@@ -1,4 +1,4 @@
-"""PodGroups, pods, CronJobs, JobFlows and HyperNodes: what is filled in and what is refused."""
+"""PodGroups, pods, CronJobs, JobFlows and HyperNodes: defaults and refusals."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def filled(document: Json) -> Json:
     return built.document
 
 
-def test_pods_of_a_namespace_get_what_its_resource_group_says() -> None:
+def test_pods_get_the_settings_of_the_resource_group_of_their_namespace() -> None:
     document = changed(pod(), "metadata.namespace", "mng-ns-1")
     document["spec"] |= {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "own"}]}
     spec = filled(document)["spec"]
@@ -283,7 +283,7 @@ def test_a_cron_job_that_was_admitted_can_be_suspended() -> None:
 
 
 def flow(**steps: str) -> Json:
-    """Steps and what they wait for, separated by spaces."""
+    """Return a flow of steps with their dependencies, separated by spaces."""
     flows: list[Json] = [
         {"name": name, **({"dependsOn": {"targets": targets.split()}} if targets else {})}
         for name, targets in steps.items()

@@ -1,4 +1,6 @@
-"""The same rules as admission policies, for clusters without the webhook: what both can say, both say alike."""
+"""The webhook's rules as admission policies, for clusters without the webhook: both decide alike where both
+apply.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ async def said(write: Any) -> str:
     return ""
 
 
-async def test_policies_say_of_jobs_and_queues_what_the_webhook_says(guarded: Site) -> None:
+async def test_policies_and_webhook_agree_about_jobs_and_queues(guarded: Site) -> None:
     for number, (document, words) in enumerate(JOBS):
         by_rule = " ".join(jobs.validate(document, None, cluster()))
         body = of_kind("jobs", f"j{number}", spec=document["spec"])
@@ -106,7 +108,7 @@ async def test_policies_guard_every_way_to_a_queue(guarded: Site) -> None:
     marked["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": "rich"}}
     body = of_kind("jobs", "z", spec={"tasks": [marked]})
     assert "a task's template names a queue" in await refusal(guarded.tenant.create(PATHS["jobs"], body))
-    # What stays as it is stays allowed.
+    # An unchanged field stays allowed.
     found = await guarded.tenant.get(f"{PATHS['jobs']}/y")
     found["metadata"]["labels"] = {"a": "b"}
     await guarded.tenant.replace(f"{PATHS['jobs']}/y", found)

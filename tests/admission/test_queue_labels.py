@@ -1,4 +1,4 @@
-"""Attacks on queues by suspended jobs, whose PodGroups are made by a controller that may use every queue."""
+"""Attacks on queues by suspended jobs, whose PodGroups are created by a controller with rights to every queue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path(kind: str, name: str = "") -> str:
 
 
 def labelled(kind: str, queue: str, name: str = "x", *, inside: bool = False) -> Json:
-    """A job that waits suspended, or what makes such: `inside` its template the label stands."""
+    """Return a suspended job, or a kind that creates one, with the label `inside` its template or outside."""
     labels = {"labels": {LABEL: queue}}
     shown = dict(zip(("apiVersion", "kind"), KINDS[kind], strict=True))
     job: Json = {"spec": {"suspend": True, "template": POD}}
@@ -80,7 +80,7 @@ async def guarded(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[S
         yield site
 
 
-async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site) -> None:
+async def test_suspended_job_does_not_wait_in_a_foreign_queue(guarded: Site) -> None:
     for kind, inside in WAYS:
         name = f"x-{inside}".lower()
         said = await refusal(guarded.tenant.create(path(kind), labelled(kind, "rich", name, inside=inside)))
@@ -97,19 +97,19 @@ async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site) -> None:
         assert "queue rich is not allowed in this namespace" in said, (kind, inside)
 
 
-async def test_what_an_administrator_has_put_there_may_be_worked_with(guarded: Site) -> None:
+async def test_job_that_an_administrator_put_into_a_queue_stays_editable(guarded: Site) -> None:
     for kind, inside in WAYS:
         await guarded.admin.create(path(kind), labelled(kind, "rich", inside=inside))
         for patch in ({"metadata": {"annotations": {"a": "b"}}}, {"spec": {"suspend": False}}):
             await guarded.tenant.patch(path(kind, "x"), patch, PatchType.MERGE)
         await guarded.tenant.delete(path(kind, "x"))
-    # What names no queue is nobody's business.
+    # An object without a queue is not checked.
     plain = labelled("jobs", "rich")
     del plain["metadata"]["labels"]
     await guarded.tenant.create(path("jobs"), plain)
 
 
-async def test_only_jobs_that_name_a_queue_are_held_up_while_the_webhook_is_gone(site: Site) -> None:
+async def test_only_jobs_with_a_queue_are_refused_while_the_webhook_is_down(site: Site) -> None:
     await open_queue(site)
     async with site.webhook(queue_rights=True):
         await site.admin.create(path("jobs"), labelled("jobs", "rich", "old"))
@@ -117,12 +117,12 @@ async def test_only_jobs_that_name_a_queue_are_held_up_while_the_webhook_is_gone
     plain = labelled("jobs", "rich")
     del plain["metadata"]["labels"]
     await site.admin.create(path("jobs"), plain)
-    # What changes neither the label nor the spec is not asked about, so the others can end.
+    # Updates without a change of label or spec are not sent to the webhook, so the remaining jobs can end.
     await site.admin.patch(path("jobs", "old"), {"metadata": {"annotations": {"a": "b"}}}, PatchType.MERGE)
     await site.admin.delete(path("jobs", "old"))
 
 
-def test_the_policy_is_about_the_same_kinds_as_the_webhook() -> None:
+def test_policy_covers_the_kinds_of_the_webhook() -> None:
     policy = next(each for each in policies(["phalanx"], {}) if each["metadata"]["name"] == "phalanx-queue-labels")
     rules = policy["spec"]["matchConstraints"]["resourceRules"]
     told = {f"{plural}.{group}" for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}

@@ -1,4 +1,4 @@
-"""Who may use which queue: every kind that names one, and every place in it."""
+"""Rights to queues: every kind that names one, and every field for it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_queue_is_found_wherever_it_is_named(resource: str, document: Json) ->
 
 
 @pytest.mark.parametrize("resource", [resource for route in ROUTES for resource in route.resources])
-def test_the_default_queue_is_everybody_s(resource: str) -> None:
+def test_default_queue_is_open_to_every_user(resource: str) -> None:
     odd = {"metadata": {"labels": [1]}, "spec": {"tasks": "odd", "flows": [1], "replicatedJobs": [1], "labels": 7}}
     for document in ({}, {"spec": {"queue": "default"}}, labels("default"), {"spec": "odd"}, odd):
         assert queues_named(resource, document) == set()
@@ -85,7 +85,7 @@ def test_a_change_asks_for_the_new_queue_alone() -> None:
     assert queues_to_ask_for("pods", after, before, {}) == ["new"]
 
 
-def test_the_refusal_says_what_helps() -> None:
+def test_refusal_names_the_fix() -> None:
     said = refusal_of_use("rich", "team")
     assert "phalanx.dev/queues of namespace team" in said
     assert "the verb use on queues.scheduling.volcano.sh/rich" in said

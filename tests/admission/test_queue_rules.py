@@ -1,4 +1,4 @@
-"""What is refused of a Queue, alone and in the tree (upstream's suite, retold as facts), and what is filled in."""
+"""Refusals of a Queue, alone and in the tree (facts from upstream's suite), and its defaults."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_parent_cannot_become_too_small(before: dict[str, Any], after: dict[st
     assert refused(queue("p", **after), queue("p", **before), *others) == words
 
 
-def test_what_an_update_does_not_touch_is_not_looked_at() -> None:
+def test_unchanged_fields_are_not_validated_on_update() -> None:
     odd = queue("a", "gone", capability={"cpu": "1"}, deserved={"cpu": "2"})
     assert refused(odd) != ""
     assert refused(changed(odd, "metadata.labels", {"a": "b"}), odd) == ""
@@ -264,7 +264,7 @@ def test_paths_begin_at_the_root() -> None:
     assert filled(in_hierarchy("root/sci", "1/2"))["metadata"]["annotations"][HIERARCHY] == "root/sci"
 
 
-def test_a_patch_says_the_same_as_the_document() -> None:
+def test_patch_equals_the_defaulted_document() -> None:
     built = queues.defaults(in_hierarchy("sci", "2"), AdmissionContext())
     assert built.patch[0] == {
         "op": "add",

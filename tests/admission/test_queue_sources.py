@@ -1,6 +1,7 @@
-"""From where a gang or a pod gets its queue and its quota, as the dialects read it: all of it is asked about.
+"""Sources of the queue and the quota of a gang or pod, as the dialects read them: each is checked by the
+webhook.
 
-A key or a field that a dialect begins to read, and that nobody is asked about, fails here.
+A new key or field that a dialect reads without a check fails here.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tests.dialects.objects import DIALECTS, group, pod_document
 Json = dict[str, Any]
 
 QUOTA = "quota.scheduling.koordinator.sh/name"
-#: What other schedulers call it, whether or not anything here reads it.
+#: Keys that other schedulers use, read here or not.
 FOREIGN_KEYS = {
     "volcano.sh/queue-name",
     "kueue.x-k8s.io/queue-name",
@@ -66,7 +67,7 @@ EACH_KIND = [
     )
     for number, kind in enumerate(KINDS)
 ]
-#: What pods write to be in the group `g`, whatever its kind.
+#: Fields that make pods members of the group `g`, per kind.
 MEMBERS: list[Json] = [
     {"labels": {"scheduling.x-k8s.io/pod-group": "g", "pod-group.scheduling.sigs.k8s.io": "g"}},
     {"annotations": {"scheduling.k8s.io/group-name": "g"}},
@@ -78,7 +79,7 @@ _KEY = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w./-]*")
 
 @cache
 def keys() -> list[str]:
-    """Everything in the dialects that could be the key of a label or an annotation, and what others have."""
+    """Return all possible keys of labels and annotations in the dialects, and those of other schedulers."""
     folder = Path(phalanx.dialects.__path__[0])
     texts = {
         node.value
@@ -135,7 +136,7 @@ def policy_asks(resource: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", EACH_KIND)
-def test_what_a_group_is_charged_to_by_a_key_is_asked_about(kind: ServedKind) -> None:
+def test_every_key_that_charges_a_group_is_checked(kind: ServedKind) -> None:
     """None is so far: a group names its queue in its spec, or leaves it to its pods and its namespace."""
     resource = f"{kind.plural}.{kind.group}"
     assert {KEY, QUOTA} <= set(keys())
@@ -151,7 +152,7 @@ def test_what_a_group_is_charged_to_by_a_key_is_asked_about(kind: ServedKind) ->
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.group}/{kind.version}")
-def test_what_a_group_is_charged_to_by_a_field_is_asked_about(kind: ServedKind) -> None:
+def test_every_field_that_charges_a_group_is_checked(kind: ServedKind) -> None:
     resource = f"{kind.plural}.{kind.group}"
     fields = ["queue", "queueName", "quota", "quotaName"]
     for field in fields:
@@ -164,7 +165,7 @@ def test_what_a_group_is_charged_to_by_a_field_is_asked_about(kind: ServedKind) 
 
 
 @pytest.mark.parametrize("place", ["labels", "annotations"])
-def test_what_pods_are_charged_to_by_a_key_is_asked_about(place: str) -> None:
+def test_every_key_that_charges_pods_is_checked(place: str) -> None:
     """Pods on their own, and for groups that leave it to them."""
     (kind,) = (each for each in KINDS if each.group == "scheduling.x-k8s.io")
     by_queue, by_quota = set(), set()
@@ -183,7 +184,7 @@ def test_what_pods_are_charged_to_by_a_key_is_asked_about(place: str) -> None:
 async def test_the_list_of_gangs_says_the_queue_that_is_charged(
     site: Site, pods: dict[str, str], queue: str
 ) -> None:
-    """And not what stands on a PodGroup beside its spec, where anybody could write anything."""
+    """A PodGroup's metadata does not count, as every tenant may write it."""
     name = "podgroups.scheduling.x-k8s.io"
     (definition,) = (each for each in known_definitions() if each["metadata"]["name"] == name)
     await site.admin.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
@@ -201,7 +202,7 @@ async def test_the_list_of_gangs_says_the_queue_that_is_charged(
 
 @pytest_asyncio.fixture(params=["webhook", "policies"])
 async def guarded(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    """With a tenant who may write the status of pods, too."""
+    """Return a server whose tenant may also write the status of pods."""
     everything = {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["*"]}
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{TEAM}"
     await site.admin.create(f"{rbac}/roles", {"metadata": {"name": "more"}, "rules": [everything]})
@@ -219,7 +220,7 @@ async def guarded(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[S
         yield site
 
 
-async def test_whoever_writes_the_status_of_a_pod_names_no_queue_by_it(guarded: Site) -> None:
+async def test_writer_of_a_pod_status_cannot_name_a_queue(guarded: Site) -> None:
     for place in ("labels", "annotations"):
         await guarded.tenant.create(
             PATHS["pods"], of_kind("pods", place, spec={"schedulerName": "phalanx", "containers": CONTAINERS})
@@ -229,7 +230,7 @@ async def test_whoever_writes_the_status_of_a_pod_names_no_queue_by_it(guarded: 
         said = await refusal(guarded.tenant.patch(path, moved, PatchType.MERGE))
         assert "queue rich is not allowed in this namespace" in said
         await guarded.tenant.patch(path, {"metadata": {place: {"note": "mine"}}}, PatchType.MERGE)
-        # What is there already is not asked about again.
+        # Existing values are not checked again.
         await guarded.admin.patch(path, moved, PatchType.MERGE)
         await guarded.tenant.patch(path, {"status": {"phase": "Pending", "message": "waits"}}, PatchType.MERGE)
 

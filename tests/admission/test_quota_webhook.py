@@ -155,9 +155,7 @@ def answered(admin: KubeClient, name: str, words: str) -> Callable[[], Awaitable
     return look
 
 
-async def test_of_two_gangs_that_share_a_quota_one_gets_all_and_the_other_nothing(
-    admin: KubeClient, clock: Clock
-) -> None:
+async def test_one_of_two_gangs_that_share_a_quota_gets_all_of_its_pods(admin: KubeClient, clock: Clock) -> None:
     await group(admin, "first", 4)
     await until_reserved(admin, clock, "first")
     await group(admin, "second", 4)
@@ -180,7 +178,9 @@ async def test_of_two_gangs_that_share_a_quota_one_gets_all_and_the_other_nothin
     assert await gangs() == ["first"] * 4
 
 
-async def test_a_pod_that_would_take_what_is_held_is_refused_as_by_a_quota(admin: KubeClient, clock: Clock) -> None:
+async def test_pod_beyond_reserved_quota_is_refused_in_the_words_of_a_quota(
+    admin: KubeClient, clock: Clock
+) -> None:
     await group(admin, "held", 3)
     await until_reserved(admin, clock, "held")
     for name, dry_run in (("tried", True), ("other", False)):

@@ -1,4 +1,4 @@
-"""The webhook as the API server calls it: what is filled in, refused and let through, and who gets around it."""
+"""The webhook as the API server calls it: defaults, refusals, accepted objects, and attempts to bypass it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def open_queue(site: Site, name: str = "rich", **spec: Any) -> None:
     await site.admin.create(PATHS["queues"], of_kind("queues", name, spec=spec))
 
 
-# --- what it does
+# --- behaviour
 
 
 async def test_jobs_queues_and_groups_are_filled_in_and_checked(site: Site) -> None:
@@ -209,7 +209,7 @@ async def test_only_our_own_registration_is_touched(site: Site) -> None:
 
 
 async def test_a_registration_of_another_installation_is_left_alone(site: Site) -> None:
-    """There is one in a cluster, and a release that goes takes its own away."""
+    """A cluster has one registration, and an uninstalled release deletes its own."""
     here, there = (WebhookAddress(namespace=each, service="phalanx-webhook") for each in (SYSTEM, "elsewhere"))
     options = RegistrationOptions(address=here, scheduler_names=("phalanx",))
     await register(site.admin, options, b"")
@@ -234,12 +234,12 @@ async def test_pods_pass_while_no_webhook_runs_and_our_own_kinds_do_not(site: Si
     await site.tenant.create(PATHS["pods"], pod)
     said = await refusal(site.tenant.create(PATHS["podgroups"], of_kind("podgroups", spec={"minMember": 1})))
     assert "failed calling webhook" in said
-    # What the control plane keeps for itself is nobody's to hold up.
+    # Objects of the control plane must never be blocked.
     path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/kube-system/podgroups"
     await site.admin.create(path, of_kind("podgroups", spec={"minMember": 1}))
 
 
-async def test_it_can_be_told_to_fail_open(site: Site) -> None:
+async def test_webhook_fails_open_on_request(site: Site) -> None:
     async with site.webhook(failure_policy="Ignore"):
         pass
     await site.tenant.create(PATHS["podgroups"], of_kind("podgroups", spec={"minMember": 1}))
@@ -353,7 +353,7 @@ async def test_no_question_brings_it_down(site: Site) -> None:
         assert (await post(session, service, "/pods/validate", review(uid="u", operation="DELETE")))[0] == 200
 
 
-async def test_what_it_did_is_counted(site: Site) -> None:
+async def test_reviews_are_counted(site: Site) -> None:
     async with site.webhook(metrics_address="127.0.0.1:0") as service:
         await refusal(site.tenant.create(PATHS["jobs"], of_kind("jobs", spec={"tasks": []})))
         text = await fetched(service, "/metrics")
@@ -361,7 +361,7 @@ async def test_what_it_did_is_counted(site: Site) -> None:
     assert 'phalanx_admission_reviews_total{path="/jobs/mutate",result="patched"} 1.0' in text
 
 
-async def test_guarded_metrics_are_for_whom_the_api_server_lets_get_them(site: Site) -> None:
+async def test_protected_metrics_require_the_right_of_the_api_server(site: Site) -> None:
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     await site.admin.create(f"{rbac}/clusterroles", {"metadata": {"name": "metrics"}, "rules": rules})
@@ -386,7 +386,7 @@ async def test_guarded_metrics_are_for_whom_the_api_server_lets_get_them(site: S
             assert [await asked(port, path) for path in ("/healthz", "/readyz")] == [200, 200]
 
 
-# --- who gets around the rights
+# --- attempts to bypass the rights
 
 
 def named(plural: str, queue: str) -> Json:
@@ -409,7 +409,7 @@ def named(plural: str, queue: str) -> Json:
 NAMING = ("jobs", "jobtemplates", "cronjobs", "jobflows", "podgroups", "pods")
 
 
-async def test_a_queue_is_used_by_whom_it_is_given_to(site: Site) -> None:
+async def test_queue_is_usable_only_with_its_right(site: Site) -> None:
     await open_queue(site)
     async with site.webhook(queue_rights=True):
         for plural in NAMING:
@@ -459,14 +459,14 @@ async def test_a_namespace_has_the_queues_that_an_administrator_lists(site: Site
                 await asyncio.sleep(0.02)
 
 
-async def test_pods_of_another_scheduler_may_say_what_they_like(site: Site) -> None:
+async def test_pods_of_another_scheduler_are_not_checked(site: Site) -> None:
     pod = named("pods", "rich")
     pod["spec"]["schedulerName"] = "default-scheduler"
     async with site.webhook(queue_rights=True):
         await site.tenant.create(PATHS["pods"], pod)
 
 
-async def test_rights_are_not_free_while_the_webhook_is_gone(site: Site) -> None:
+async def test_rights_are_enforced_while_the_webhook_is_down(site: Site) -> None:
     await open_queue(site)
     async with site.webhook(queue_rights=True):
         pass

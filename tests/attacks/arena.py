@@ -31,7 +31,7 @@ GROUPS = [
 _RBAC = "rbac.authorization.k8s.io"
 _TENANT = "tenant"
 _READ, _WRITE = ["get", "list", "watch"], ["create", "update", "patch", "delete", "deletecollection"]
-# What the role `edit` has of what matters here. (It is put together by a controller that need not be there.)
+# The relevant rules of the role `edit`. (A controller aggregates it, which this server lacks.)
 _EDIT: list[Object] = [
     {"apiGroups": [""], "resources": ["pods", "configmaps", "persistentvolumeclaims"], "verbs": _READ + _WRITE},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
@@ -40,7 +40,7 @@ _EDIT: list[Object] = [
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _READ + _WRITE},
     {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": _READ + _WRITE},
 ]
-# Limit of the processor time of this process until a gang of another namespace is bound, whatever a tenant does.
+# Limit of the processor time of this process until a gang of another namespace is bound, during any attack.
 CANARY_SECONDS = 10.0
 # Probe pods that are bound one after another before a test concludes that other pods stay unbound.
 _PROBES = 3
@@ -54,24 +54,24 @@ SIGS = "pod-group.scheduling.sigs.k8s.io"
 
 
 class Faults(logging.Handler):
-    """What the scheduler said of its own faults: errors, and anything with a traceback."""
+    """The scheduler's own faults in its log: errors, and any message with a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        # (A scheduler that a test has killed in this process tries to write with what was closed behind it.)
+        # (A scheduler that a test has killed in this process tries to write to closed connections.)
         text = self.format(record)
         if (record.exc_info or record.levelno >= logging.ERROR) and "the client is closed" not in text:
             self.said.append(text)
 
 
 class Arena(World):
-    """A world whose scheduler runs with the account that `phalanx install` made for it.
+    """A world whose scheduler runs with the account that `phalanx install` creates for it.
 
-    `tenant` makes namespaces with somebody in them who may do there what the role `edit` allows, may handle
-    PodGroups, and nothing else. What the arena itself does, an administrator does.
+    `tenant` creates namespaces, each with a user whose rights are the role `edit` and PodGroups there, and
+    nothing else. The arena itself acts as an administrator.
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
@@ -199,7 +199,7 @@ class Arena(World):
             await self.until_bound(name)
 
     async def unharmed(self) -> None:
-        """The scheduler is there, says nothing of a fault of its own, and works for others."""
+        """Check that the scheduler runs, logs no fault of its own, and schedules gangs of other namespaces."""
         await self.canary()
         assert not [
             scheduler for scheduler in self.schedulers if not scheduler.wire.dead.is_set() and scheduler.task.done()
@@ -230,7 +230,7 @@ class Arena(World):
 
 
 class Tenant(World):
-    """Somebody with a namespace, who speaks to the API server with a token of its own."""
+    """A user with a namespace and a token of its own."""
 
     def __init__(self, arena: Arena, namespace: str, client: KubeClient) -> None:
         super().__init__(arena.cluster)
@@ -252,7 +252,7 @@ class Tenant(World):
         await self.until(enough, f"{count} of {prefix or 'all'} are bound")
 
     async def bound(self, prefix: str = "") -> list[str]:
-        """The pods with a node whose names begin so."""
+        """Return the bound pods whose names have this prefix."""
         placement = await self.placement()
         return sorted(name for name, node in placement.items() if node and name.startswith(prefix))
 
@@ -263,7 +263,7 @@ class Tenant(World):
         assert len(bound) <= count, f"more than {count} of {prefix or 'all'} are bound: {bound}"
 
     async def phase_by(self, arena: Arena, phase: str, *names: str) -> None:
-        """What a kubelet would report; a tenant may not."""
+        """Publish a phase as a kubelet would; a tenant has no right to."""
         for name in names:
             path = PODS.path(self.namespace, name) + "/status"
             await arena.client.patch(path, {"status": {"phase": phase}}, PatchType.MERGE)
@@ -275,7 +275,7 @@ class Tenant(World):
         return found
 
     async def copy(self, name: str) -> Object:
-        """A pod as a backup keeps it: without what the server fills in for this one pod."""
+        """Return a pod as a backup stores it: without the fields that the server sets for this one pod."""
         kept = await self.get(PODS, name)
         metadata = {
             key: kept["metadata"][key] for key in ("name", "labels", "annotations") if key in kept["metadata"]
@@ -293,7 +293,7 @@ def _object(api_version: str, kind: str, name: str, **metadata: Any) -> Object:
 
 
 def member(group: str) -> dict[str, Any]:
-    """What makes a pod a member, in the words of the kind that `Tenant.group` makes."""
+    """Return the fields that make a pod a member of a group of `Tenant.group`."""
     return {
         "labels": {"scheduling.x-k8s.io/pod-group": group},
         "annotations": {"scheduling.k8s.io/group-name": group},

@@ -1,4 +1,6 @@
-"""A gang through several lives of its scheduler: stored objects, the intake, planning, and what bindings write."""
+"""A gang through several runs of its scheduler: stored objects, the intake, planning, and the fields that
+bindings write.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ MATCH_POLICY = "gang.scheduling.koordinator.sh/match-policy"
 SIZE = 3
 _SIGS = "pod-group.scheduling.sigs.k8s.io"
 
-# What makes a pod a member, per dialect; and the object that declares the gang, if it needs one.
+# Per dialect: the fields that make a pod a member, and the object that declares the gang, if it needs one.
 MEMBERS: dict[str, dict[str, Any]] = {
     "native": {"schedulingGroup": {"podGroupName": "g"}},
     "own annotations": {"annotations": {"phalanx.dev/pod-group": "g", "phalanx.dev/min-count": "3"}},
@@ -72,8 +74,8 @@ def _rules() -> Policy:
 class Life:
     """One gang of three, of one dialect and match policy ("" for the dialect's own), on one node.
 
-    `stored` is what the API server has. Every step lets the scheduler work until it has nothing more to do; `cut`
-    lets it be killed when so many bindings of a plan have been written.
+    `stored` is the content of the API server. Every step lets the scheduler work until it is idle; `cut` kills
+    it after that many written bindings of a plan.
     """
 
     def __init__(self, dialect: str, policy: str) -> None:
@@ -86,10 +88,10 @@ class Life:
         self.declare()
         self.restart()
 
-    # what is there
+    # Stored objects
 
     def declare(self) -> None:
-        """The gang's object, made anew."""
+        """Create the gang's object anew."""
         if self.dialect in OBJECTS:
             _, spec = OBJECTS[self.dialect]
             notes = {MATCH_POLICY: self.policy} if self.policy else {}
@@ -97,7 +99,7 @@ class Life:
             self.object = group("g", uid=f"group-{self.uids}", annotations=notes, created=self.now, **spec)
 
     def member(self, name: str, run: int) -> dict[str, Any]:
-        """As the controller of this run makes it."""
+        """Return a member as the controller of this run creates it."""
         details: dict[str, Any] = {key: dict(value) for key, value in MEMBERS[self.dialect].items()}
         if self.policy:
             details.setdefault("annotations", {})[MATCH_POLICY] = self.policy
@@ -116,7 +118,7 @@ class Life:
         self._take_node()
         self.work()
 
-    # what happens
+    # Events
 
     def make(self, *documents: dict[str, Any]) -> None:
         for document in documents:
@@ -125,7 +127,7 @@ class Life:
         self.work()
 
     def copy(self, document: dict[str, Any], name: str = "") -> dict[str, Any]:
-        """As a backup restores it: a new uid and no node, everything else as it was."""
+        """Return a pod as a backup restores it: a new uid and no node, all other fields unchanged."""
         self.uids += 1
         made = deepcopy(document)
         made["metadata"] |= {"uid": f"copy-{self.uids}", "name": name or made["metadata"]["name"]}
@@ -147,7 +149,7 @@ class Life:
         self.work()
 
     def restart(self) -> None:
-        """A new process: what was only in memory is gone."""
+        """Start a new process: everything that was only in memory is lost."""
         self.intake = Intake(["phalanx"], DialectOptions(), self.signer)
         self.state = ClusterState()
         self.scheduler = Scheduler(self.state, _rules())
@@ -176,7 +178,7 @@ class Life:
                 self._apply(self.intake.pod(decode(self.stored[bind.uid])))
         raise AssertionError("the scheduler does not come to rest")
 
-    # what came of it
+    # Results
 
     def uids_of(self, run: int) -> list[str]:
         return [
@@ -186,7 +188,7 @@ class Life:
         ]
 
     def bound(self, run: int) -> int:
-        """How many members of a run have a node."""
+        """Return the number of members of a run with a node."""
         return sum("nodeName" in self.stored[uid]["spec"] for uid in self.uids_of(run))
 
     def _write(self, bind: Bind) -> None:

@@ -1,4 +1,4 @@
-"""Device results that tenants write on pods of their own: more than they asked for, or less than they hold."""
+"""Device annotations that tenants edit on their pods: more devices than requested, or fewer than used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def rewrite(tenant: Tenant, name: str, cards: str | None) -> None:
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("restarted", [False, True], ids=["seen", "restarted"])
 @pytest.mark.parametrize("lie", ["GPU-b,NVIDIA,0,0:", "", None, "nonsense"])
-async def test_a_pod_that_hides_its_cards_does_not_have_them_given_to_others(
+async def test_pod_that_hides_its_cards_keeps_them_reserved(
     arena: Arena, tmp_path: Path, lie: str | None, restarted: bool
 ) -> None:
     await gpu_node(arena, "n1", "GPU-a")

@@ -1,4 +1,4 @@
-"""Gangs that name gangs of others in their gang groups: nobody speaks for another."""
+"""Gangs that name foreign gangs in their gang groups: a group needs the consent of each gang."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def gang_group(*keys: str) -> dict[str, str]:
     return {f"{GANG}/groups": json.dumps(list(keys))}
 
 
-async def test_naming_others_shields_nobody_and_has_no_innocents_evicted(arena: Arena) -> None:
+async def test_gang_that_names_foreign_gangs_is_not_protected_and_no_foreign_pod_is_evicted(arena: Arena) -> None:
     for name in ("n1", "n2"):
         await arena.node(name, cpu="4")
     await arena.scheduler()
@@ -38,7 +38,7 @@ async def test_naming_others_shields_nobody_and_has_no_innocents_evicted(arena: 
     await arena.unharmed()
 
 
-async def test_naming_others_does_not_hold_them_up(arena: Arena) -> None:
+async def test_gang_that_names_foreign_gangs_does_not_delay_them(arena: Arena) -> None:
     await arena.node("n1", cpu="4")
     await arena.scheduler()
     tenant, other = await arena.tenant(), await arena.tenant("other")
@@ -56,7 +56,7 @@ async def said(tenant: Tenant, name: str) -> str:
     return text
 
 
-async def test_naming_others_does_not_tell_whether_they_exist_or_how_big_they_are(arena: Arena) -> None:
+async def test_gang_that_names_foreign_gangs_does_not_learn_their_existence_or_size(arena: Arena) -> None:
     await arena.node("n1", cpu="1")
     await arena.scheduler()
     tenant, other = await arena.tenant(), await arena.tenant("other")
@@ -73,7 +73,7 @@ async def test_naming_others_does_not_tell_whether_they_exist_or_how_big_they_ar
 
 
 @pytest.mark.slow
-async def test_many_gangs_that_name_each_other_stall_nobody(arena: Arena) -> None:
+async def test_many_gangs_that_name_each_other_do_not_stall_the_scheduler(arena: Arena) -> None:
     await arena.node("n1", cpu="1")
     tenant = await arena.tenant()
     names = [f"t-{number}" for number in range(300)]

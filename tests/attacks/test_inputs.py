@@ -1,4 +1,6 @@
-"""Texts by which a tenant would end or stall the scheduler; what each decoder makes of them is tested beside it."""
+"""Texts by which a tenant could end or stall the scheduler; unit tests beside each decoder cover the decoded
+values.
+"""
 
 from __future__ import annotations
 
@@ -70,12 +72,12 @@ async def accepted_or_refused(write: Any) -> None:
 
 
 async def tried(arena: Arena, write: Any) -> None:
-    """The API server may refuse it; what it lets through harms nobody, also when it goes again."""
+    """Create an object; the API server may refuse it. An accepted one harms no other object, also on deletion."""
     await accepted_or_refused(write)
     await arena.unharmed()
 
 
-async def test_groups_with_all_texts_together_stop_nobody(arena: Arena) -> None:
+async def test_groups_with_all_hostile_texts_do_not_stop_the_scheduler(arena: Arena) -> None:
     await arena.node("n1", cpu="2")
     scheduler = await arena.scheduler()
     for notes in GROUPS.values():
@@ -90,7 +92,7 @@ async def test_groups_with_all_texts_together_stop_nobody(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound"])
-async def test_pods_with_all_texts_together_stop_nobody(arena: Arena, bound: bool) -> None:
+async def test_pods_with_all_hostile_texts_do_not_stop_the_scheduler(arena: Arena, bound: bool) -> None:
     await arena.node("n1")
     place = {"nodeName": f"{arena.name}-n1"} if bound else {}
     await arena.scheduler()
@@ -107,7 +109,7 @@ async def test_pods_with_all_texts_together_stop_nobody(arena: Arena, bound: boo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", GROUPS)
-async def test_a_group_stops_nobody(arena: Arena, what: str) -> None:
+async def test_group_with_a_hostile_text_does_not_stop_the_scheduler(arena: Arena, what: str) -> None:
     await arena.node("n1")
     scheduler = await arena.scheduler()
     tenant = await arena.tenant()
@@ -121,7 +123,7 @@ async def test_a_group_stops_nobody(arena: Arena, what: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound"])
 @pytest.mark.parametrize("what", PODS)
-async def test_a_pod_stops_nobody(arena: Arena, what: str, bound: bool) -> None:
+async def test_pod_with_a_hostile_text_does_not_stop_the_scheduler(arena: Arena, what: str, bound: bool) -> None:
     await arena.node("n1")
     tenant = await arena.tenant()
     place = {"nodeName": f"{arena.name}-n1"} if bound else {}

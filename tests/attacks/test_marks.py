@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 def mark(size: int, plan: str = "schedule") -> str:
-    """As the scheduler of an older release wrote it, made a moment ago."""
+    """Return a fresh mark as the scheduler of an older release wrote it."""
     now = int(time.time()) + 2
     return f"{plan}-{now}/{size}/{now}"
 
@@ -75,7 +75,7 @@ async def test_a_mark_of_ones_own_does_not_start_a_gang_below_its_quorum(
     await arena.unharmed()
 
 
-async def test_a_mark_of_ones_own_does_not_go_before_who_is_more_important(arena: Arena) -> None:
+async def test_mark_forged_by_a_tenant_does_not_precede_a_higher_priority(arena: Arena) -> None:
     await arena.node("n1", cpu="4")
     await arena.scheduler()
     tenant, other = await arena.tenant(), await arena.tenant("other")

@@ -1,6 +1,6 @@
 """The admission policies of `phalanx install --policies`, on an API server that enforces them.
 
-The tenants here have careless roles: what RBAC would refuse is for the policies to refuse.
+The tenants here have careless roles: the policies have to refuse what RBAC usually refuses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROBE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def guarded(cluster: Cluster) -> AsyncIterator[None]:
-    """With the policies, and without them again for whoever comes next."""
+    """Install the policies, and delete them for the next test."""
     manifests = policies(["phalanx"], LABELS)
     await install_policies(cluster.client, ["phalanx"])
     # API servers look for new policies now and then.
@@ -53,7 +53,7 @@ async def refused(write: Any, words: str) -> None:
 
 
 async def careless(arena: Arena) -> Tenant:
-    """May also write what no tenant should, in its namespace and its namespace itself."""
+    """Grant writes that no tenant should have, in its namespace and on its namespace."""
     tenant = await arena.tenant(also=["podgroups/status", "elasticquotas", "elasticquotas/status"])
     everything = {"apiGroups": [""], "resources": ["pods/binding", "pods/status"], "verbs": ["*"]}
     await arena.grant(tenant, [everything])
@@ -72,7 +72,7 @@ RESERVED = [
 
 
 @pytest.mark.parametrize("key", [*RESERVED, "kubernetes.io/config.source"])
-async def test_pods_with_what_the_scheduler_writes_are_refused(arena: Arena, key: str) -> None:
+async def test_pod_with_fields_of_the_scheduler_is_refused(arena: Arena, key: str) -> None:
     tenant = await careless(arena)
     await refused(tenant.pod("p", annotations={key: "x"}), "remove it")
     await tenant.pod("p")
@@ -89,14 +89,14 @@ async def test_pods_of_other_schedulers_are_none_of_our_business(arena: Arena) -
 
 
 @pytest.mark.parametrize("key", ["phalanx.dev/once-satisfied", "volcano.sh/job-allocated-hypernode"])
-async def test_groups_with_what_the_scheduler_writes_are_refused(arena: Arena, key: str) -> None:
+async def test_group_with_fields_of_the_scheduler_is_refused(arena: Arena, key: str) -> None:
     tenant = await careless(arena)
     await refused(tenant.group("g", 2, annotations={key: "true"}), "remove it")
     await tenant.group("g", 2)
     await refused(tenant.patch(X_K8S, "g", {"metadata": {"annotations": {key: "true"}}}), "do not change it")
 
 
-async def test_what_the_scheduler_wrote_may_not_be_taken_away(arena: Arena, tmp_path: Path) -> None:
+async def test_fields_written_by_the_scheduler_cannot_be_removed(arena: Arena, tmp_path: Path) -> None:
     await gpu_node(arena, "n1", "GPU-a")
     await arena.scheduler(config=policy(tmp_path))
     tenant = await careless(arena)
@@ -107,7 +107,7 @@ async def test_what_the_scheduler_wrote_may_not_be_taken_away(arena: Arena, tmp_
     for key in (MARK, "volcano.sh/vgpu-ids-new"):
         taken = tenant.patch(PODS, "g-0", {"metadata": {"annotations": {key: None}}})
         await refused(taken, "do not change it")
-    # Whatever else it wants to say.
+    # Any other condition is allowed.
     await tenant.patch(PODS, "g-0", {"metadata": {"annotations": {"note": "mine"}, "labels": {"a": "b"}}})
     await arena.unharmed()
 
@@ -136,7 +136,7 @@ async def test_a_binding_carries_no_mark_that_is_not_ours(arena: Arena) -> None:
     await tenant.client.create(path, {**binding, "target": target})
 
 
-async def test_statuses_are_for_those_who_may_write_them_everywhere(arena: Arena) -> None:
+async def test_status_is_writable_only_with_the_right_in_all_namespaces(arena: Arena) -> None:
     tenant = await careless(arena)
     await tenant.group("g", 2)
     await tenant.group("v", 2, queue="default")
@@ -145,7 +145,7 @@ async def test_statuses_are_for_those_who_may_write_them_everywhere(arena: Arena
         await tenant.patch(kind, name, {"spec": {"minMember": 3}})
 
 
-async def test_a_queue_is_used_by_whom_an_administrator_lets(arena: Arena) -> None:
+async def test_queue_is_usable_only_where_an_administrator_allows_it(arena: Arena) -> None:
     tenant = await careless(arena)
     queue, other = await arena.queue(), await arena.queue()
     notes = {QUEUE_NAME: queue}
@@ -201,7 +201,7 @@ async def test_a_pod_is_charged_to_a_quota_of_its_namespace(arena: Arena) -> Non
 
 
 @pytest.mark.parametrize("place", ["annotations", "labels"])
-async def test_what_a_namespace_is_worth_is_an_administrators_to_say(arena: Arena, place: str) -> None:
+async def test_namespace_weight_and_queue_are_writable_only_by_administrators(arena: Arena, place: str) -> None:
     tenant = await careless(arena)
     path = NAMESPACES.path(None, tenant.namespace)
     for key in ("volcano.sh/namespace.weight", "phalanx.dev/quotas", "scheduling.volcano.sh/queue-name"):

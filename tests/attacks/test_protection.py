@@ -1,4 +1,4 @@
-"""What a tenant says of its pods so that they stay, or so that others go."""
+"""Fields by which a tenant protects its pods from eviction, or has foreign pods evicted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHIELDS: dict[str, dict[str, Any]] = {
 }
 
 
-# A queue's own is what it says that it deserves.
+# A queue owns its declared deserved share.
 POLICY = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}, {name: predicates}, {name: capacity},
@@ -37,7 +37,7 @@ def policy(tmp_path: Path) -> str:
 
 
 async def high(arena: Arena, tenant: Tenant, queue: str) -> None:
-    """Somebody more important of the same queue has its turn."""
+    """Create a pod of higher priority in the same queue."""
     notes = {QUEUE_NAME: queue}
     await tenant.pod("high", cpu="4", priorityClassName=await arena.priority(1000), annotations=notes)
     await tenant.until_bound("high")
@@ -69,7 +69,7 @@ async def test_a_gang_is_not_out_of_reach_because_its_object_says_so(arena: Aren
     await arena.unharmed()
 
 
-async def test_a_group_does_not_take_a_system_class_to_evict_others(arena: Arena) -> None:
+async def test_group_with_a_system_priority_class_evicts_no_pods(arena: Arena) -> None:
     await arena.node("n1", cpu="4")
     await arena.scheduler()
     tenant, innocent = await arena.tenant(), await arena.tenant("innocent")

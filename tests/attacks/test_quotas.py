@@ -1,4 +1,4 @@
-"""Labels and objects by which a tenant would charge somebody else, or nobody."""
+"""Labels and objects by which a tenant would charge another account, or none."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_quota_of_ones_choice_does_not_escape_a_flat_one(arena: Arena) -
 
 
 async def test_a_quota_of_a_tenants_own_does_not_claim_the_namespace_of_another(arena: Arena) -> None:
-    """Where a role lets tenants write quotas."""
+    """The tenant's role allows writing quotas."""
     await arena.node("n1", cpu="8")
     tenant, other = await arena.tenant(also=["elasticquotas"]), await arena.tenant("other")
     await tenant.make(elastic_quota(f"{arena.name}-grab", [other.namespace], min={"cpu": 0}, max={"cpu": 0}))
@@ -85,7 +85,7 @@ async def test_a_quota_of_a_tenants_own_does_not_claim_the_namespace_of_another(
     await arena.unharmed()
 
 
-async def test_pods_that_choose_their_node_themselves_are_charged_all_the_same(arena: Arena) -> None:
+async def test_pods_with_a_node_chosen_by_their_tenant_are_charged(arena: Arena) -> None:
     await arena.node("n1", cpu="16")
     tenant = await arena.tenant()
     await koordinator_quota(arena, "own", [tenant.namespace], min={"cpu": 3}, max={"cpu": 3})

@@ -64,10 +64,8 @@ async def test_a_gang_that_runs_again_starts_whole(arena: Arena, words: dict[str
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("killed", [False, True], ids=["seen", "killed"])
 @pytest.mark.parametrize("words", [LABELS, KOORDINATOR, OBJECT], ids=["labels", "koordinator", "object"])
-async def test_a_gang_that_is_evicted_and_made_anew_starts_whole(
-    arena: Arena, words: dict[str, Any], killed: bool
-) -> None:
-    """Its members go one by one, and whoever made them makes others at once."""
+async def test_gang_evicted_and_recreated_starts_whole(arena: Arena, words: dict[str, Any], killed: bool) -> None:
+    """Its members end one by one, and their controller replaces them at once."""
     await arena.node("n1", cpu="3")
     scheduler = await arena.scheduler()
     tenant = await run(arena, words)
@@ -89,5 +87,5 @@ async def test_a_gang_that_is_evicted_and_made_anew_starts_whole(
 
 
 async def gone(tenant: Tenant, document: Object) -> None:
-    """As a kubelet says that a pod has ended."""
+    """End a pod as its kubelet would."""
     await tenant.client.delete(PODS.path(tenant.namespace, document["metadata"]["name"]), grace_seconds=0)

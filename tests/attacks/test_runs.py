@@ -1,5 +1,6 @@
-"""A gang runs again, is evicted and made anew, or comes out of a backup: it starts whole or not at all, for every
-dialect and match policy, whatever the order, and with a scheduler that is killed in between."""
+"""A gang that runs again, is evicted and recreated, or is restored from a backup starts whole or not at all:
+for every dialect and match policy, in any order, and with a scheduler that is killed in between.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.attacks.lives import MEMBERS, POLICIES, SIZE, Life
 
-# Dialects that differ from others in their words only.
+# Dialects that differ from other ones only in field names.
 _LIKE_OTHERS = ("sigs object", "lightweight labels", "kube-batch object")
 
 
@@ -77,8 +78,10 @@ def test_a_run_that_has_succeeded_does_not_count_for_the_next(dialect: str, poli
 
 @RUNS
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
-def test_a_gang_that_is_evicted_and_made_anew_starts_whole(dialect: str, policy: str, seed: int) -> None:
-    """Members go and come back in any order; those on their way out hold their room, and prove nothing."""
+def test_gang_evicted_and_recreated_in_any_order_starts_whole(dialect: str, policy: str, seed: int) -> None:
+    """Members are deleted and recreated in any order; terminating ones occupy their room, and do not count for
+    the quorum.
+    """
     draw = random.Random(f"{dialect} {policy} {seed}")
     life = whole(dialect, policy)
     old = life.uids_of(1)
@@ -101,7 +104,7 @@ def test_a_gang_that_is_evicted_and_made_anew_starts_whole(dialect: str, policy:
 @RUNS
 @pytest.mark.parametrize("anew", ["pods", "pods and their group"])
 @KILLED
-def test_what_comes_out_of_a_backup_starts_whole(dialect: str, policy: str, anew: str, killed: bool) -> None:
+def test_gang_restored_from_a_backup_starts_whole(dialect: str, policy: str, anew: str, killed: bool) -> None:
     life = whole(dialect, policy)
     kept = [life.stored[uid] for uid in life.uids_of(1)]
     for uid in life.uids_of(1):
@@ -121,9 +124,7 @@ def test_what_comes_out_of_a_backup_starts_whole(dialect: str, policy: str, anew
 
 @RUNS
 @KILLED
-def test_copies_beside_a_gang_that_runs_prove_nothing_when_it_is_gone(
-    dialect: str, policy: str, killed: bool
-) -> None:
+def test_copies_beside_a_running_gang_do_not_count_after_its_end(dialect: str, policy: str, killed: bool) -> None:
     life = whole(dialect, policy)
     old = life.uids_of(1)
     assert len(old) == SIZE

@@ -1,5 +1,7 @@
-"""What only schedulers and controllers may write: RBAC keeps tenants from it, as from everything outside of their
-namespaces."""
+"""Fields that only schedulers and controllers may write:
+
+RBAC refuses tenants, as it does outside of their namespaces.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 
-# What is patched -> (its path, with {own} for the tenant's namespace and {world} for the test's name; the patch).
+# Name of the patch -> (its path, with {own} for the tenant's namespace and {world} for the test's name; the
+# patch).
 WRITES: dict[str, tuple[str, dict[str, Any]]] = {
     "a nomination": (f"{PODS.path('{own}', 'p')}/status", {"status": {"nominatedNodeName": "n1"}}),
     "a disruption mark": (
@@ -81,7 +84,7 @@ async def test_a_tenant_may_not_bind(arena: Arena) -> None:
 
 
 async def test_an_admission_that_no_queue_gave_does_not_pass_its_capability(arena: Arena) -> None:
-    """Where a role lets tenants write statuses of groups."""
+    """The tenant's role allows writing statuses of groups."""
     await arena.node("n1", cpu="8")
     await arena.scheduler()
     tenant = await arena.tenant(also=["podgroups/status"])

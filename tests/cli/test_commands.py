@@ -1,4 +1,4 @@
-"""What a person types before anything runs: help, mistakes, policies."""
+"""Command lines that run nothing: help, mistakes, policies."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_missing_kubeconfig_is_one_plain_line(tmp_path: Path) -> None:
     assert "Traceback" not in refused.output
 
 
-def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_active(tmp_path: Path) -> None:
+def test_policy_show_prints_the_pipeline_the_eviction_rules_and_the_inactive_parts(tmp_path: Path) -> None:
     shown = json.loads(run("policy", "show", "-o", "json").output)
     assert shown["actions"] == ["enqueue", "allocate", "preempt", "reclaim", "backfill"]
     assert shown["pipeline"]["gang_order"] == ["priority", "gang", "drf"]

@@ -66,7 +66,7 @@ def ran(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_programs_of_the_installation_are_those_that_are_tested() -> None:
+def test_installed_console_scripts_call_the_tested_programs() -> None:
     import tomllib
 
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
@@ -96,7 +96,7 @@ def test_the_real_kubectl_finds_the_plugin_and_its_candidates() -> None:
         pytest.skip("this kubectl asks plugins for no candidates (before 1.26)")
 
 
-def test_the_short_names_of_both_families_are_told_and_linked(path: Path, tmp_path: Path) -> None:
+def test_short_names_of_both_families_are_listed_and_linked(path: Path, tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, ["shell-commands", "--set", "slurm"])
     assert [line.split()[0] for line in told.output.splitlines()[:-1]] == list(SLURM_COMMANDS)
     assert not SHORT_COMMANDS.keys() & SLURM_COMMANDS.keys()
@@ -110,7 +110,7 @@ def test_the_short_names_of_both_families_are_told_and_linked(path: Path, tmp_pa
         assert (shown.returncode, shown.stdout.split()[:2]) == (0, ["Usage:", name]), shown.stderr
 
 
-def test_the_manifest_for_krew_has_what_krew_asks_for() -> None:
+def test_krew_manifest_has_the_fields_that_krew_requires() -> None:
     manifest: dict[str, Any] = yaml.safe_load((REPOSITORY / "deploy/krew/phalanx.yaml").read_text("utf-8"))
     assert (manifest["kind"], manifest["metadata"]["name"]) == ("Plugin", "phalanx")
     spec = manifest["spec"]
@@ -129,6 +129,6 @@ def test_the_plugins_for_k9s_run_commands_that_there_are() -> None:
         assert used, name
         for command in used:
             assert CliRunner().invoke(cli, [command, "--help"]).exit_code == 0
-        # What k9s fills in never becomes a part of a shell's text.
+        # Fields that k9s fills in never become part of a shell command.
         if plugin["command"] == "sh":
             assert "$NAME" not in plugin["args"][1]

@@ -71,7 +71,7 @@ async def client() -> AsyncIterator[KubeClient]:
 
 
 async def run(client: KubeClient, capsys: pytest.CaptureFixture[str], rights: bool = True) -> dict[str, str]:
-    """What became of each object."""
+    """Run the command; return the result for each object."""
     wanted = all_rights("phalanx", "phalanx-system")
     await install_into(
         client, manifests.definitions(), wanted if rights else [], manifests.volcano_queues(), timeout=10
@@ -93,7 +93,7 @@ async def test_everything_is_created_once_and_unchanged_after_that(
 
 
 @pytest.mark.slow
-async def test_what_was_changed_is_put_right_and_said(
+async def test_changed_object_is_restored_and_reported(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run(client, capsys)
@@ -117,7 +117,7 @@ async def test_the_definitions_are_served_when_the_command_returns(
 
 
 @pytest.mark.slow
-async def test_installing_anew_leaves_the_signing_key_alone(
+async def test_reinstallation_does_not_replace_the_signing_key(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run(client, capsys)
@@ -141,7 +141,7 @@ def without_our_mark(name: str) -> dict[str, Any]:
     return definition
 
 
-async def test_definitions_of_others_are_left_alone_and_so_are_their_queues(
+async def test_foreign_definitions_and_their_queues_are_not_changed(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs = without_our_mark("queues.scheduling.volcano.sh")
@@ -170,7 +170,7 @@ class LateClient(KubeClient):
 async def test_a_definition_that_another_project_has_applied_over_ours_is_theirs(
     client: KubeClient, capsys: pytest.CaptureFixture[str], by_server: bool
 ) -> None:
-    """Applying leaves labels where they are that it does not state: ours stays on what is no longer ours."""
+    """Apply preserves labels that it does not state: our label stays on a definition that is no longer ours."""
     plain = "podgroups.scheduling.x-k8s.io"
     outcomes = await run(client, capsys, rights=False)
     name = f"customresourcedefinition.apiextensions.k8s.io/{plain}"
@@ -189,7 +189,7 @@ async def test_a_definition_that_another_project_has_applied_over_ours_is_theirs
 
 
 @pytest.mark.parametrize("by_server", [True, False])
-async def test_a_definition_of_ours_that_somebody_else_has_applied_stays_ours(
+async def test_our_definition_applied_by_another_manager_stays_ours(
     client: KubeClient, capsys: pytest.CaptureFixture[str], by_server: bool
 ) -> None:
     """The files of deploy/, and an upgrade by this command."""
@@ -216,7 +216,7 @@ async def test_a_server_that_needs_a_moment_is_asked_again(
     assert outcomes["queue.scheduling.volcano.sh/root"] == "created"
 
 
-async def test_a_definition_whose_names_are_taken_is_a_clear_failure(
+async def test_definition_whose_names_are_in_use_fails_with_a_clear_message(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs = without_our_mark("elasticquotas.scheduling.x-k8s.io")
@@ -245,14 +245,14 @@ def test_a_scheduler_of_another_name_may_hold_the_lease_that_it_asks_for() -> No
 
 @functools.cache
 def printed(*arguments: str) -> list[dict[str, Any]]:
-    """Return what `phalanx install --print` writes, to be read only."""
+    """Return the output of `phalanx install --print`, read-only."""
     result = CliRunner().invoke(install, ["--print", *arguments])
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.output))
 
 
 @pytest.mark.slow
-def test_print_writes_what_would_be_applied() -> None:
+def test_print_writes_the_objects_that_install_applies() -> None:
     kinds = [document["kind"] for document in printed()]
     definitions = len(manifests.definitions())
     assert kinds.count("CustomResourceDefinition") == definitions
@@ -315,8 +315,8 @@ def test_a_lease_of_any_other_name_may_be_granted() -> None:
 
 
 @pytest.mark.slow
-def test_a_scheduler_of_another_name_may_touch_neither_lease_nor_memory_of_the_first() -> None:
-    """Two of them in one cluster: each has what begins with its own name."""
+def test_scheduler_of_a_second_name_may_not_touch_the_lease_or_records_of_the_first() -> None:
+    """Two schedulers in one cluster: each may write the objects whose names begin with its own name."""
     roles = [next(each for each in printed("--scheduler-name", name) if each["kind"] == "Role") for name in "ab"]
     one, other = (
         {(rule["resources"][0], name) for rule in role["rules"] for name in rule.get("resourceNames", ())}
@@ -325,7 +325,7 @@ def test_a_scheduler_of_another_name_may_touch_neither_lease_nor_memory_of_the_f
     assert one & other == {("secrets", "phalanx-signing-keys"), ("leases", HUB_LEASE)}  # the latter only read
 
 
-def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> None:
+def test_scheduler_may_read_and_write_only_its_own_config_maps() -> None:
     role = next(document for document in printed() if document["kind"] == "Role")
     rules = [rule for rule in role["rules"] if rule["resources"] == ["configmaps"]]
     assert [rule["verbs"] for rule in rules] == [["create"], ["get", "patch"]]
@@ -338,7 +338,7 @@ def rights() -> dict[str, Any]:
     return next(document for document in printed() if document["kind"] == "ClusterRole")
 
 
-def test_whoever_may_edit_a_namespace_may_handle_the_groups_of_its_pods() -> None:
+def test_editor_of_a_namespace_may_edit_its_pod_groups() -> None:
     roles = {document["metadata"]["name"]: document for document in printed() if document["kind"] == "ClusterRole"}
     for verb, label in (("create", "edit"), ("list", "view")):
         role = roles[f"phalanx-podgroups-{label}"]
@@ -370,7 +370,7 @@ def test_the_rights_name_no_wildcard_and_no_secret() -> None:
     }
 
 
-def test_the_rights_cover_what_queues_and_quotas_need() -> None:
+def test_rights_cover_the_needs_of_queues_and_quotas() -> None:
     role = rights()
 
     def verbs(group: str, resource: str) -> set[str]:
@@ -383,7 +383,7 @@ def test_the_rights_cover_what_queues_and_quotas_need() -> None:
         if kind.plural in ("queues", "elasticquotas"):
             assert verbs(kind.group, f"{kind.plural}/status") == {"patch"}
     assert verbs("scheduling.volcano.sh", "queues") == read | {"create"}
-    # Whose own definition has no status subresource.
+    # Projects whose own definition has no status subresource.
     assert verbs("scheduling.sigs.k8s.io", "elasticquotas") == read | {"patch"}
     assert verbs("scheduling.x-k8s.io", "elasticquotas") == read
     assert verbs("", "resourcequotas") == read
@@ -412,7 +412,7 @@ def test_volumes_are_bound_and_never_made_or_deleted() -> None:
 
 
 @pytest.mark.parametrize("name", ["Bad_Name", "", "-a", "x" * 250])
-def test_a_scheduler_whose_name_no_account_may_have_is_refused_before_anything_is_applied(name: str) -> None:
+def test_scheduler_name_invalid_for_an_account_is_refused_before_anything_is_applied(name: str) -> None:
     result = CliRunner().invoke(install, ["--scheduler-name", name, "--kubeconfig", "/no/such/file"])
     assert result.exit_code == 2
     assert f"--scheduler-name {name!r}" in result.output

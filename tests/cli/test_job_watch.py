@@ -20,7 +20,7 @@ Work = Callable[[Any], Coroutine[Any, Any, Any]]
 
 @pytest.mark.parametrize("outage", [ConnectionLost("connection refused"), ApiError(503, "Unavailable", "starting")])
 @pytest.mark.parametrize("command", [("job", "list"), ("jobs", "--start")])
-def test_watch_goes_on_after_the_api_server_was_away(
+def test_watch_continues_after_an_outage_of_the_api_server(
     command: tuple[str, ...], outage: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []

@@ -1,4 +1,4 @@
-"""What jobs of all kinds look like in `phalanx job`, and what waiting for them comes to."""
+"""Jobs of all kinds in `phalanx job`, and the results of waiting for them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_new_job_says_nothing_until_a_controller_had_time_and_then_that_there_
     assert "phalanx controllers" in volcano(after=11).message
 
 
-def test_a_job_that_a_controller_has_taken_waits_for_what_its_group_says() -> None:
+def test_pending_job_shows_the_waiting_reason_of_its_group() -> None:
     condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "2 of 4 fit"}
     group = {"metadata": {"name": "train-u"}, "status": {"conditions": [condition]}}
     told = volcano({"state": {"phase": "Pending"}, "pending": 2}, groups=[group])
@@ -51,12 +51,12 @@ def test_a_job_that_a_controller_has_taken_waits_for_what_its_group_says() -> No
     assert volcano({"state": {"phase": "Running"}, "running": 2}, groups=[group]).reason == ""
 
 
-def test_without_a_word_of_the_group_a_pods_own_is_told() -> None:
+def test_job_without_a_reason_of_its_group_shows_the_reason_of_a_pod() -> None:
     pod = PodEntry(name="a", reason="ImagePullBackOff", message="no such image")
     assert volcano({"state": {"phase": "Pending"}}, pods=[pod]).reason == "ImagePullBackOff"
 
 
-def test_a_suspended_job_waits_for_nobody() -> None:
+def test_suspended_job_has_no_waiting_reason() -> None:
     assert volcano({"state": {"phase": "Aborted"}}, pods=[PodEntry(name="a", reason="Unschedulable")]).reason == ""
 
 
@@ -110,7 +110,7 @@ def test_a_pod_says_its_task_its_exit_code_and_why_it_does_not_run() -> None:
     assert (pod.task, pod.index, pod.exit_code, pod.restarts, pod.reason) == ("worker", 4, 3, 2, "Error")
 
 
-def test_policies_are_told_as_event_and_action() -> None:
+def test_policies_are_listed_as_event_and_action() -> None:
     policies = [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob", "timeout": "5m"}]
     task = {"name": "master", "policies": [{"exitCode": 3, "action": "AbortJob"}]}
     assert policy_lines(document(policies=policies, tasks=[task])) == [
@@ -158,7 +158,7 @@ def test_ages_have_two_units(seconds: float, text: str) -> None:
         (entry(phase="Running", running=2, minimum=2, group="train-u"), ""),
     ],
 )
-def test_a_description_ends_with_what_to_do_next(job: JobEntry, words: str) -> None:
+def test_description_ends_with_the_next_commands(job: JobEntry, words: str) -> None:
     assert words in "\n".join(next_steps(job))
     assert bool(words) is bool(next_steps(job))
 

@@ -1,4 +1,4 @@
-"""Lists: formats, tables, their order, and text that somebody hostile has written."""
+"""Lists: formats, tables, their order, and hostile text in them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gang(name: str, **what: Any) -> GangEntry:
 
 
 @given(st.text())
-def test_whatever_is_in_a_cell_it_is_one_line_that_a_terminal_only_prints(text: str) -> None:
+def test_any_cell_text_is_one_printable_line(text: str) -> None:
     shown = harmless(text)
     assert shown.isprintable()
     assert len(shown.splitlines()) <= 1
@@ -63,7 +63,7 @@ def test_a_name_of_any_length_widens_no_table() -> None:
     assert [len(cell) for cell in cells_of(["x" * 10**5, "", "y" * 500], "-")] == [253, 1, 500]
 
 
-def test_json_means_the_same_and_is_safe_to_look_at() -> None:
+def test_json_is_equal_and_safe_to_print() -> None:
     text = harmless_json(json.dumps({"name": HOSTILE[:-1]}, ensure_ascii=False))
     assert json.loads(text) == {"name": HOSTILE[:-1]}
     assert text.isprintable()
@@ -98,7 +98,7 @@ def test_a_format_that_is_none_is_refused_by_name(text: str, why: str) -> None:
         parsed(text)
 
 
-def test_custom_columns_show_what_is_not_there() -> None:
+def test_custom_columns_show_none_for_missing_fields() -> None:
     form = parsed("custom-columns=NAME:.name,X:.nodes[?(@=='a,b')],NODES:.nodes[*]")
     assert custom_cells(form.columns, {"name": "a", "nodes": ["n1", "n2"]}) == ["a", "<none>", "n1,n2"]
 
@@ -162,7 +162,7 @@ def test_the_last_column_has_nodes_or_the_reason_or_both() -> None:
     assert nodes_or_reason(short, full=False) == "gpu-1 (Evicted)"
 
 
-def test_colours_are_for_terminals_and_not_for_those_who_do_not_want_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_used_only_on_terminals_and_unless_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert not colours_wanted()
@@ -175,7 +175,7 @@ def test_colours_are_for_terminals_and_not_for_those_who_do_not_want_any(monkeyp
     assert not colours_wanted()
 
 
-def test_progress_is_told_on_a_terminal_alone_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_only_on_a_terminal_and_erased_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     with Progress(patience=0) as progress:

@@ -46,7 +46,7 @@ _WORDS = st.lists(
 
 
 @given(st.lists(_WORDS, max_size=30))
-def test_what_was_compressed_expands_to_the_same_names(names: list[str]) -> None:
+def test_compressed_names_expand_to_the_same_names(names: list[str]) -> None:
     found = expand(compress(names))
     assert sorted(found) == sorted(set(names))
 
@@ -61,7 +61,7 @@ def test_any_text_is_a_list_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a[1-2", "a[1-2]]", "a[x]", "a[3-1]", "a[1-999999999]", "a[]"])
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_malformed_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"range|brackets"):
         expand(text)
 

@@ -1,4 +1,4 @@
-"""The ClusterRoles for people: what each may, and what none may."""
+"""The ClusterRoles for people: rights of each, and rights that none has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_viewer_only_looks_and_sees_all_that_the_scheduler_sees() -> None:
     assert seen <= granted("phalanx-viewer")
 
 
-def test_a_user_submits_jobs_and_neither_gives_out_queues_nor_reports_for_others() -> None:
+def test_user_role_submits_jobs_and_may_not_write_queues_or_statuses() -> None:
     writes = {(group, resource) for verb, group, resource in granted("phalanx-user") if verb not in LOOK}
     assert ("batch.volcano.sh", "jobs") in writes
     assert ("scheduling.volcano.sh", "podgroups") in writes
@@ -49,8 +49,8 @@ def test_a_queue_editor_writes_queues_and_quotas_and_nothing_else() -> None:
     assert writes == QUEUES
 
 
-def test_only_what_looks_is_gathered_by_roles_of_the_cluster() -> None:
-    """Who may edit a namespace must not raise its quota by that."""
+def test_only_read_rights_are_aggregated_into_cluster_roles() -> None:
+    """An editor of a namespace must not gain the right to raise its quota."""
     gathered = {
         name: [label for label in ROLES[name]["metadata"]["labels"] if label.startswith(GATHERED)]
         for name in PEOPLE
@@ -58,7 +58,7 @@ def test_only_what_looks_is_gathered_by_roles_of_the_cluster() -> None:
     assert gathered == {"phalanx-viewer": [f"{GATHERED}view"], "phalanx-user": [], "phalanx-queue-editor": []}
 
 
-def test_of_config_maps_a_viewer_reads_what_the_scheduler_writes_down_by_name_and_nobody_else_any() -> None:
+def test_viewer_reads_only_the_schedulers_named_config_maps_and_further_roles_none() -> None:
     """By them `phalanx why` and `queue` know the policy in force, promised starts and past use."""
     rules = [(name, rule) for name in PEOPLE for rule in ROLES[name]["rules"] if "configmaps" in rule["resources"]]
     assert [(name, rule["verbs"]) for name, rule in rules] == [("phalanx-viewer", ["get"])]

@@ -21,7 +21,8 @@ from phalanx_local.server import ApiServer, ServerOptions
 
 ALL = policies(["batch"], LABELS)
 POLICIES = [each for each in ALL if each["kind"] == "ValidatingAdmissionPolicy"]
-# Who may do what; the others say what an object may be, in the words of the webhook (tests/admission).
+# Rules about rights; the remaining policies are rules about objects, in the words of the webhook
+# (tests/admission).
 OF_RIGHTS = [each for each in POLICIES if not each["metadata"]["name"].endswith("-rules")]
 
 
@@ -42,7 +43,7 @@ def test_each_policy_has_its_binding_and_denies() -> None:
 
 
 @pytest.mark.parametrize("policy", OF_RIGHTS, ids=lambda policy: policy["metadata"]["name"])
-def test_every_refusal_says_what_to_do_instead(policy: dict[str, Any]) -> None:
+def test_every_refusal_states_a_fix(policy: dict[str, Any]) -> None:
     for validation in policy["spec"]["validations"]:
         said = validation.get("messageExpression") or validation["message"]
         assert any(advice in said for advice in ("administrator", "remove it", "bind without it"))
@@ -68,7 +69,7 @@ def test_printing_them_prints_nothing_else_so_that_they_can_be_deleted_again() -
     assert list(yaml.safe_load_all(result.stdout)) == ALL
 
 
-def test_they_are_not_there_unless_asked_for() -> None:
+def test_policies_are_installed_only_on_request() -> None:
     printed = CliRunner().invoke(install, ["--print"]).stdout
     assert GROUP_VERSION not in printed
     assert CliRunner().invoke(install, ["--crds-only", "--policies", "--print"]).exit_code == 2
@@ -84,7 +85,7 @@ async def test_a_second_run_changes_nothing(client: KubeClient, capsys: pytest.C
 
 
 async def guarded(client: KubeClient) -> dict[str, list[str]]:
-    """By policy, of which schedulers it looks at pods; only those that ask for one."""
+    """Return policy -> schedulers whose pods it covers; only policies with such a condition."""
     found = await client.get(f"/apis/{GROUP_VERSION}/validatingadmissionpolicies")
     by_name = {each["metadata"]["name"]: guarded_schedulers(each) for each in found["items"]}
     return {name: names for name, names in by_name.items() if names}
@@ -93,7 +94,7 @@ async def guarded(client: KubeClient) -> dict[str, list[str]]:
 WITH_SCHEDULERS = {"phalanx-job-rules", "phalanx-queues", "phalanx-quota-labels", "phalanx-reserved-keys"}
 
 
-async def test_they_guard_the_pods_of_all_schedulers_that_are_named(client: KubeClient) -> None:
+async def test_policies_cover_pods_of_all_given_schedulers(client: KubeClient) -> None:
     await install_policies(client, ["phalanx", "batch"])
     assert await guarded(client) == {key: ["phalanx", "batch"] for key in WITH_SCHEDULERS}
     result = CliRunner().invoke(
@@ -102,7 +103,7 @@ async def test_they_guard_the_pods_of_all_schedulers_that_are_named(client: Kube
     assert list(yaml.safe_load_all(result.stdout)) == policies(["phalanx", "batch"], LABELS)
 
 
-async def test_whose_pods_are_guarded_stay_so_when_another_scheduler_is_installed(
+async def test_pods_covered_before_stay_covered_when_a_second_scheduler_is_installed(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await install_policies(client, ["phalanx"])
@@ -114,7 +115,7 @@ async def test_whose_pods_are_guarded_stay_so_when_another_scheduler_is_installe
     assert "still check" not in capsys.readouterr().out
 
 
-async def test_policies_of_earlier_versions_tell_whose_pods_they_guard_too(client: KubeClient) -> None:
+async def test_covered_schedulers_are_read_from_policies_of_earlier_versions(client: KubeClient) -> None:
     for manifest in policies(["gold"], LABELS):
         for condition in manifest["spec"].get("matchConditions", ()):
             for now, then in (('in ["gold"]', "== 'gold'"), ('in ["", "gold"]', "in ['', 'gold']")):

@@ -91,13 +91,13 @@ def test_a_table_has_one_line_a_queue() -> None:
     }
 
 
-def test_a_wide_table_says_whom_from_and_the_whole_sentence() -> None:
+def test_wide_table_shows_lenders_and_full_sentences() -> None:
     row = cells(queue_table(REPORT, wide=True, now=NOW), "a")
     assert (row["PARENT"], row["FROM"], row["FIRST"]) == ("root", "b", "gang ns/g")
     assert row["WAITS FOR"] == "QuotaExceeded: Queue a: 6 gpu in use (free 2 gpu)"
 
 
-def test_a_fault_stands_in_the_row_and_its_words_below() -> None:
+def test_fault_is_marked_in_its_row_and_explained_below() -> None:
     lines = queue_table(REPORT, wide=False, now=NOW)
     assert cells(lines, "b")["STATE"] == "Open (fault)"
     assert cells(lines, "b1")["STATE"] == "Closed"
@@ -109,25 +109,25 @@ def test_the_tree_has_branches() -> None:
     assert names == ["root", "├─ a", "├─ b", "│  └─ b1", "└─ c"]
 
 
-def test_the_tree_leaves_empty_what_there_is_nothing_to_say_of() -> None:
+def test_tree_omits_empty_values() -> None:
     root = queue_tree(REPORT)[1]
     assert root.startswith("root")
     assert root.endswith("-")
 
 
-def test_what_an_idle_queue_deserves_is_told() -> None:
+def test_deserved_share_of_an_idle_queue_is_shown() -> None:
     idle = QueueEntry(name="q", state="Open", weight=1, used={}, deserved={"cpu": "24"}, dominant="cpu")
     assert cells(queue_table(QueueReport({}, [], [idle], []), wide=False, now=NOW), "q")["DESERVED"] == "cpu=24"
 
 
-def test_where_nobody_has_a_right_to_a_share_nothing_is_drawn_as_borrowed() -> None:
+def test_borrowing_is_not_drawn_where_no_queue_has_a_share() -> None:
     used = QueueEntry(name="q", state="Open", weight=1, used={GPU: "6"}, share=50.0, dominant=GPU)
     drawn = queue_tree(QueueReport({GPU: "12"}, [], [used], []))[1]
     assert "█" in drawn
     assert "▓" not in drawn
 
 
-def test_the_tree_tells_loans_and_faults() -> None:
+def test_tree_shows_loans_and_faults() -> None:
     lines = queue_tree(REPORT)
     assert "weight 2; borrows 3 gpu from b; 1 pod pending; waits: QuotaExceeded" in lines[2]
     assert "lends 3 gpu to a; ! Queue b: weight is 0; ! Odd: looks odd" in lines[3]
@@ -144,7 +144,7 @@ def test_the_tree_tells_loans_and_faults() -> None:
         (250, 100, "████"),
     ],
 )
-def test_a_bar_tells_ones_own_from_what_is_borrowed(share: float, own: float, shown: str) -> None:
+def test_bar_distinguishes_own_from_borrowed_usage(share: float, own: float, shown: str) -> None:
     assert bar(share, own, 4) == shown
 
 
@@ -159,7 +159,7 @@ def test_everything_about_a_queue() -> None:
     assert amounts.split() == [GPU, "-", "4", "3", "-", "6", "-", "2", "3", "-"]
 
 
-def test_how_far_pods_are_protected_against_eviction_is_shown_where_it_is_stated() -> None:
+def test_eviction_protection_is_shown_where_it_is_configured() -> None:
     plain = "\n".join(describe_quota(QUOTA, NOW))
     assert "Evictions" not in plain
     assert "Protected" not in plain
@@ -187,7 +187,7 @@ def test_quotas_have_a_table_a_tree_and_a_page() -> None:
     assert "Borrows 2 nvidia.com/gpu from b/quota" in describe_quota(QUOTA, NOW)
 
 
-def test_where_there_are_no_quotas_that_is_said() -> None:
+def test_missing_quotas_are_stated() -> None:
     empty = QueueReport({}, [], [], [])
     assert quota_table(empty, wide=False) == quota_tree(empty)
     assert "no quotas" in quota_table(empty, wide=False)[0]
@@ -197,5 +197,5 @@ def test_resources_keep_their_domain_where_two_share_a_name() -> None:
     assert brief({"a.com/gpu": "1", "b.com/gpu": "2", "cpu": "3"}) == "a.com/gpu=1,b.com/gpu=2,cpu=3"
 
 
-def test_columns_are_as_wide_as_needed_and_empty_cells_are_said() -> None:
+def test_columns_have_minimal_width_and_empty_cells_a_placeholder() -> None:
     assert columns(["A", "B"], [["long", ""], ["", "x"]]) == ["A        B", "long     <none>", "<none>   x"]

@@ -1,4 +1,4 @@
-"""`phalanx submit --dry-run`: the job that flags make, and what is filled in in files."""
+"""`phalanx submit --dry-run`: jobs made from flags, and defaults filled into files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_minimum_is_that_of_the_job_and_of_its_tasks_together() -> None:
     )
 
 
-def test_amounts_are_requests_and_those_of_extended_resources_are_limits_too() -> None:
+def test_amounts_become_requests_and_for_extended_resources_limits_too() -> None:
     resources = container(job("--cpu", "2", "--memory", "4Gi", "--gpu", "1"))["resources"]
     assert resources == {
         "requests": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"},
@@ -60,13 +60,13 @@ def test_amounts_are_requests_and_those_of_extended_resources_are_limits_too() -
     assert container(job("--gpu", "amd.com/gpu=2"))["resources"]["limits"] == {"amd.com/gpu": "2"}
 
 
-def test_what_stands_after_the_dashes_is_the_command_as_it_is() -> None:
+def test_arguments_after_the_dashes_are_the_unchanged_command() -> None:
     made = container(job("--env", "LR=0.1", "--", "python", "train.py", "--name", "x"))
     assert made["command"] == ["python", "train.py", "--name", "x"]
     assert made["env"] == [{"name": "LR", "value": "0.1"}]
 
 
-def test_queue_priority_namespace_and_scheduler_are_said_once() -> None:
+def test_queue_priority_namespace_and_scheduler_are_written_once() -> None:
     made = job("--queue", "research", "--priority", "high", "-n", "team-a", "--max-retry", "5")
     spec = {key: made["spec"][key] for key in ("schedulerName", "queue", "priorityClassName", "maxRetry")}
     assert spec == {"schedulerName": "phalanx", "queue": "research", "priorityClassName": "high", "maxRetry": 5}
@@ -97,7 +97,7 @@ def test_a_single_pytorch_pod_is_the_master() -> None:
 
 
 @pytest.mark.parametrize(("restart", "action"), [("job", "RestartJob"), ("pod", "RestartPod"), ("never", "")])
-def test_what_is_made_anew_can_be_chosen(restart: str, action: str) -> None:
+def test_restart_policy_can_be_chosen(restart: str, action: str) -> None:
     policies = job("--framework", "pytorch", "--restart", restart)["spec"].get("policies", [])
     assert [policy["action"] for policy in policies] == ([action] if action else [])
 
@@ -133,7 +133,7 @@ def test_volcanos_webhook_takes_every_job_of_flags_and_fills_in_nothing_that_cha
         (["--name", "a", "--image", "x", "--framework", "ray", "--replicas", "2", "--", "x"], "without a command"),
     ],
 )
-def test_what_cannot_be_is_a_usage_error_that_names_the_flag(arguments: list[str], words: str) -> None:
+def test_impossible_value_is_a_usage_error_that_names_the_flag(arguments: list[str], words: str) -> None:
     refused = run(*arguments)
     assert refused.exit_code == 2, refused.output
     assert words in refused.output
@@ -177,7 +177,7 @@ def test_a_file_is_submitted_as_it_is(tmp_path: Path) -> None:
     assert list(yaml.safe_load_all(run(str(file), "--dry-run").output)) == list(yaml.safe_load_all(MANIFEST))
 
 
-def test_what_a_file_leaves_open_is_filled_in_where_flags_ask_for_it() -> None:
+def test_flags_fill_in_fields_that_a_file_omits() -> None:
     shown = run("-", "--queue", "research", "--scheduler-name", "phalanx", "--dry-run", stdin=MANIFEST)
     a, b, c, d = yaml.safe_load_all(shown.output)
     assert (a["spec"]["queue"], a["spec"]["schedulerName"]) == ("research", "phalanx")

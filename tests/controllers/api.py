@@ -1,4 +1,4 @@
-"""An API server in memory, as small as the controllers' needs, whose watch can be late and whose client can die."""
+"""An API server in memory, reduced to the needs of the controllers, with late watches and failing clients."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class MemoryApi:
         self.apply(collection, body, namespace)
 
     def erase(self, collection: str, name: str, namespace: str = "default") -> None:
-        """Gone, whatever it was."""
+        """Delete an object without finalizers or preconditions."""
         key = (collection, namespace, name)
         body = self.objects.pop(key, None)
         if body is not None:
@@ -210,7 +210,7 @@ class MemoryApi:
     # -- as its watches ------------------------------------------------------------------------------------
 
     def list_into(self, controller: Reconciler) -> None:
-        """What a controller that starts sees."""
+        """Pass the state to a starting controller."""
         self._news.clear()
         for watch in controller.watches:
             collection = f"{watch.resource.api_version}/{watch.resource.plural}"
@@ -264,7 +264,7 @@ class _Recorder:
 
 
 def context(api: MemoryApi, scheduler_names: tuple[str, ...] = ("phalanx",)) -> ControllerContext:
-    """For a controller over this server."""
+    """Return the context of a controller over this server."""
     return ControllerContext(
         client=api,  # type: ignore[arg-type]
         writer=api,

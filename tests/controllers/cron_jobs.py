@@ -45,7 +45,7 @@ class CronWorld:
         self.api.update(JOBS, name, lambda body: body.update(status={"state": state}))
 
     async def at(self, minute: int, second: int = 0) -> None:
-        """The controller at so many minutes after the beginning."""
+        """Run the controller at a number of minutes after the start."""
         self.api.now = BEGIN + 60 * minute + second
         await self.settle()
 

@@ -51,7 +51,7 @@ class GroupWorld:
         self.controller = GroupRestartController(context(self.api))
         self.api.list_into(self.controller)
 
-    # -- what users and the cluster do -------------------------------------------------------------------
+    # -- actions of users and the cluster -------------------------------------------------------------------
 
     def fail(self, name: str, code: int = 1) -> None:
         """The pod fails, and its owner removes it."""
@@ -128,7 +128,8 @@ class GroupWorld:
             self.api.dies_at = None
             self._start()
 
-    # -- what is to be seen ----------------------------------------------------------------------------------
+    # -- results
+    # -----------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> RestartStatus:

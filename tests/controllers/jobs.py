@@ -17,7 +17,10 @@ _ROUNDS = 200
 
 
 class JobWorld:
-    """`settle` lets everybody work until nothing changes. A controller that dies is replaced by a new one."""
+    """A world of jobs.
+
+    `settle` runs all actors until nothing changes. A controller that dies is replaced by a new one.
+    """
 
     def __init__(self, *, runs: bool = True) -> None:
         self.api = MemoryApi()
@@ -31,7 +34,7 @@ class JobWorld:
         self.controller = VolcanoJobController(context(self.api))
         self.api.list_into(self.controller)
 
-    # -- what users and the cluster do -------------------------------------------------------------------
+    # -- actions of users and the cluster -------------------------------------------------------------------
 
     def submit(self, name: str = "j", *, tasks: dict[str, int] | None = None, **spec: Any) -> None:
         given = spec.pop("task_specs", None) or [
@@ -53,7 +56,7 @@ class JobWorld:
         self.api.update(PODS, name, change)
 
     def evict(self, name: str) -> None:
-        """Deleted by somebody, and gone."""
+        """Delete a pod, as an eviction does, and let it end."""
         self.api.erase(PODS, name)
 
     def _cluster(self) -> None:
@@ -109,7 +112,8 @@ class JobWorld:
             self.api.dies_at = None
             self._start()
 
-    # -- what is to be seen ----------------------------------------------------------------------------------
+    # -- results
+    # -----------------------------------------------------------------------------------------------
 
     def status(self, name: str = "j") -> Json:
         found: Json = self.api.objects.get((JOBS, "default", name), {}).get("status", {})

@@ -16,7 +16,7 @@ _PODS = "v1/pods"
 
 
 class Quotas:
-    """All quotas of a server. `recount` is the quota controller's: what is gone is not charged any more."""
+    """All quotas of a server. `recount` plays the quota controller: deleted objects are no longer charged."""
 
     def __init__(self, api: MemoryApi) -> None:
         self._api = api

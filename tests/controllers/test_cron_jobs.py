@@ -1,4 +1,4 @@
-"""CronJobs: which runs begin, which jobs stay, and what the status says, also when the controller dies."""
+"""CronJobs: started runs, retained jobs, and status, also over a death of the controller."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_a_schedule_of_intervals_has_a_deadline_too() -> None:
     assert world.status()["lastScheduleTime"] == "2026-01-01T00:03:00Z"
 
 
-async def test_of_many_missed_runs_the_last_one_begins_and_a_warning_tells_of_the_others() -> None:
+async def test_last_of_many_missed_runs_starts_and_a_warning_counts_the_missed_ones() -> None:
     world = CronWorld()
     world.submit("* * * * *")
     await world.at(100)
@@ -131,7 +131,7 @@ async def test_a_suspended_one_begins_nothing_but_tidies_up() -> None:
     assert world.jobs() == [30]
 
 
-async def test_the_history_holds_the_last_ones_and_those_terminated_count_as_failed() -> None:
+async def test_history_limits_retain_the_latest_jobs_and_terminated_ones_count_as_failed() -> None:
     world = CronWorld()
     world.submit(successfulJobsHistoryLimit=2, failedJobsHistoryLimit=1)
     for index, phase in enumerate(("Completed", "Failed", "Completed", "Terminated", "Completed", "Running")):
@@ -143,7 +143,7 @@ async def test_the_history_holds_the_last_ones_and_those_terminated_count_as_fai
     assert world.active() == [30]
 
 
-async def test_without_limits_those_of_the_definition_hold() -> None:
+async def test_history_limits_default_to_those_of_the_definition() -> None:
     world = CronWorld()
     world.submit()
     for minute in range(5, 30, 5):
@@ -153,7 +153,7 @@ async def test_without_limits_those_of_the_definition_hold() -> None:
     assert world.jobs() == [15, 20, 25]
 
 
-async def test_a_job_of_somebody_else_is_left_alone() -> None:
+async def test_foreign_job_is_not_changed() -> None:
     world = CronWorld()
     world.submit()
     world.api.apply(JOBS, {"metadata": {"name": run(5)}, "spec": {"mine": True}})
@@ -182,7 +182,7 @@ async def test_a_job_of_another_time_does_not_hold_back_the_runs() -> None:
     assert world.status()["lastScheduleTime"] == "2026-01-01T00:05:00Z"
 
 
-async def test_what_was_deleted_by_others_is_told_and_not_begun_again() -> None:
+async def test_job_deleted_by_a_user_is_reported_and_not_started_again() -> None:
     world = CronWorld()
     world.submit()
     await world.at(5)
@@ -212,7 +212,7 @@ async def test_a_job_that_the_status_has_forgotten_is_taken_into_it_again() -> N
         ("* * * * *", {"startingDeadlineSeconds": [1]}, "InvalidCronJob"),
     ],
 )
-async def test_what_cannot_be_read_begins_nothing_and_is_told_once(
+async def test_unreadable_schedule_starts_nothing_and_is_reported_once(
     schedule: str, spec: dict[str, Any], reason: str
 ) -> None:
     world = CronWorld()
@@ -232,7 +232,7 @@ async def test_a_zone_in_the_schedule_works_with_a_warning() -> None:
     assert world.reasons()[0] == "UnsupportedSchedule"
 
 
-async def test_a_job_that_is_refused_is_told_and_tried_again() -> None:
+async def test_refused_job_is_reported_and_retried() -> None:
     world = CronWorld()
 
     def refuse(collection: str, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Which pods a step of a JobFlow may have asked, and which answers count."""
+"""Pods that a step of a JobFlow may probe, and answers that count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod(name: str, address: str, *, uid: str = "u", task: str = "w", phase: str 
 
 
 async def asked(*pods: Json, port: int = 80) -> tuple[bool, list[str]]:
-    """Whether it holds, and which addresses were asked."""
+    """Return the result of a probe, and the addresses that were called."""
     api, addresses = MemoryApi(), []
     for each in pods:
         api.apply(PODS, each)
@@ -75,7 +75,7 @@ async def test_a_port_that_there_is_not_never_answers() -> None:
 
 
 class Server:
-    """Answers who has the key, and sends some elsewhere."""
+    """A server that answers requests with the key, and redirects some."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -128,6 +128,6 @@ async def test_which_answers_count(
     assert "/elsewhere" not in server.paths
 
 
-async def test_where_nobody_listens_there_is_no_answer() -> None:
+async def test_probe_without_a_listener_fails() -> None:
     assert not await answers("127.0.0.1", question(1))
     assert not await answers("127.0.0.1", question(1, "/"))

@@ -1,4 +1,4 @@
-"""A group whose running members fall below its minimum is restarted as a whole, where it asks for that."""
+"""A group whose running members fall below its minimum is restarted as a whole, if it requests that."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ async def running(**annotations: Any) -> GroupWorld:
 
 
 def restarted(world: GroupWorld, before: dict[str, str]) -> bool:
-    """Whether every pod is another one, and all run."""
+    """Return whether every pod was replaced, and all run."""
     now = world.uids()
     return set(now.values()).isdisjoint(before.values()) and set(world.phases().values()) == {"Running"}
 
 
-async def test_it_waits_for_its_grace_and_then_starts_all_anew() -> None:
+async def test_group_below_its_minimum_restarts_whole_after_the_grace() -> None:
     world = await running()
     before = world.uids()
     world.recreates = False
@@ -59,7 +59,7 @@ async def test_it_waits_for_its_grace_and_then_starts_all_anew() -> None:
     ]
 
 
-async def test_who_recovers_in_time_is_left_alone() -> None:
+async def test_group_that_recovers_in_time_is_not_restarted() -> None:
     world = await running()
     before = world.uids()
     world.starts = False
@@ -81,7 +81,7 @@ async def test_a_steady_state_writes_nothing() -> None:
     assert len(world.api.writes) == before
 
 
-async def test_pods_are_marked_before_they_go_so_that_no_job_counts_them() -> None:
+async def test_pods_are_marked_before_their_deletion_so_that_no_job_counts_them_as_failed() -> None:
     world = await running(restart_grace="0s")
     world.lose("p-1")
     world.recreates = False
@@ -102,7 +102,7 @@ async def test_a_group_that_never_met_its_minimum_is_not_restarted() -> None:
     assert not any(verb == "delete" for verb, _ in world.api.writes)
 
 
-async def test_a_group_that_starts_anew_after_all_its_pods_were_lost_is_not_below_its_minimum() -> None:
+async def test_group_that_lost_all_pods_and_starts_again_is_not_below_its_minimum() -> None:
     world = await running()
     for index in range(3):
         world.lose(f"p-{index}")
@@ -114,7 +114,7 @@ async def test_a_group_that_starts_anew_after_all_its_pods_were_lost_is_not_belo
     assert not any(verb == "delete" for verb, _ in world.api.writes)
 
 
-async def test_while_members_are_evicted_for_others_nothing_is_restarted() -> None:
+async def test_group_with_preempted_members_is_not_restarted() -> None:
     world = await running()
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
@@ -223,7 +223,7 @@ WRAPPER = owned_by("workload.codeflare.dev/v1beta2", "AppWrapper", "w")
         (owned_by("batch/v1", "Job", "gone"), None, None, "Job gone is unreadable"),
     ],
 )
-async def test_only_where_somebody_makes_the_pods_again_and_nobody_else_restarts_them(
+async def test_restart_requires_a_controller_that_recreates_pods_and_no_other_restart_rule(
     owner: Json | None, spec: dict[str, Any] | None, above: tuple[Json, dict[str, Any]] | None, said: str
 ) -> None:
     world = GroupWorld(3, owner=owner, restart_grace="0s")

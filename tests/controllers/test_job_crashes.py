@@ -105,7 +105,7 @@ STORIES = [
 
 
 def end(world: JobWorld) -> dict[str, Any]:
-    """What everybody can see at the end, but for what depends on the order of writes."""
+    """Return the visible end state, without fields that depend on the order of writes."""
     status = world.status()
     return {
         "phase": world.phase(),

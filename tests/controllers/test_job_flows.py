@@ -1,4 +1,4 @@
-"""JobFlows and JobTemplates: which jobs are made when, and what the status says, also when the controller dies."""
+"""JobFlows and JobTemplates: order of the jobs, and status, also over a death of the controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def started(*steps: Json, **spec: Any) -> FlowWorld:
     return world
 
 
-async def test_jobs_are_made_as_those_before_them_are_complete() -> None:
+async def test_jobs_are_created_after_the_completion_of_their_predecessors() -> None:
     world = await started(step("a"), step("b", "a"), step("c", "a", "b"))
     assert world.jobs() == ["f-a"]
     assert world.phase() == "Pending"
@@ -42,7 +42,7 @@ async def test_jobs_are_made_as_those_before_them_are_complete() -> None:
     assert world.reasons() == ["Created"] * 3
 
 
-async def test_a_job_says_what_it_was_made_for() -> None:
+async def test_job_records_its_flow_and_template() -> None:
     world = await started(step("a"))
     job = world.api.get_object(JOBS, "f-a")
     origin = {"volcano.sh/createdByJobFlow": "default.f", "volcano.sh/createdByJobTemplate": "default.a"}
@@ -150,7 +150,7 @@ async def test_jobs_are_kept_or_deleted_when_all_are_complete() -> None:
     assert len(world.api.writes) == writes
 
 
-async def test_a_complete_job_whose_time_to_live_is_over_is_not_made_again() -> None:
+async def test_complete_job_past_its_time_to_live_is_not_created_again() -> None:
     world = await started(step("a"), step("b", "a"))
     world.phase_of_job("f-a", "Completed")
     await world.settle()
@@ -193,7 +193,7 @@ async def test_a_step_that_is_added_later_is_begun() -> None:
         ((step("a"), {"name": "b", "dependsOn": {"targets": 7}}), "spec.flows[1].dependsOn.targets"),
     ],
 )
-async def test_a_flow_that_cannot_be_is_refused_and_goes_on_when_it_is_mended(
+async def test_invalid_flow_is_refused_and_continues_after_its_correction(
     steps: tuple[Json, ...], part: str
 ) -> None:
     world = await started(*steps)
@@ -217,13 +217,13 @@ async def test_a_template_may_come_later() -> None:
     await world.settle()
     assert world.jobs() == []
     assert world.reasons() == ["JobTemplateNotFound"]
-    assert world.api.writes == []  # its version is still the one that the submitter was told
+    assert world.api.writes == []  # its version still is the one in the submitter's answer
     world.template("a")
     await world.settle()
     assert world.jobs() == ["f-a"]
 
 
-async def test_a_job_of_somebody_else_is_left_alone() -> None:
+async def test_foreign_job_is_not_changed() -> None:
     world = FlowWorld()
     world.template("a")
     world.api.apply(
@@ -241,7 +241,7 @@ async def test_a_job_of_somebody_else_is_left_alone() -> None:
     assert "mine" not in world.api.get_object(JOBS, "f-a")["spec"]
 
 
-async def test_a_refused_job_is_told_and_tried_again() -> None:
+async def test_refused_job_is_reported_and_retried() -> None:
     world = FlowWorld()
     world.template("a")
 
@@ -312,7 +312,7 @@ async def test_a_step_may_change_the_spec() -> None:
     container = {"name": "c", "env": [{"name": "E", "value": "1"}]}
     patch = {
         "jobSpec": {
-            "queue": "default",  # what the definition fills in
+            "queue": "default",  # defaults of the definition
             "maxRetry": 3,
             "minAvailable": 1,
             "tasks": [{"name": "w", "replicas": 5, "template": {"spec": {"containers": [container]}}}],

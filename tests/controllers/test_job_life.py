@@ -41,7 +41,7 @@ async def test_a_steady_state_writes_nothing() -> None:
     assert len(world.api.writes) == before
 
 
-async def test_the_list_of_hosts_shrinks_before_the_pods_go() -> None:
+async def test_host_list_shrinks_before_pods_are_deleted() -> None:
     world = JobWorld()
     world.submit(tasks={"w": 2}, plugins={"svc": []})
     await world.settle()
@@ -81,7 +81,7 @@ async def test_a_pod_is_evicted(action: str, phases: list[str]) -> None:
     assert world.seen == phases
 
 
-async def test_a_pod_that_is_evicted_while_nobody_watches_is_missed() -> None:
+async def test_pod_evicted_during_downtime_is_noticed() -> None:
     world = JobWorld()
     world.submit(policies=[{"event": "PodEvicted", "action": "RestartJob"}])
     await world.settle()
@@ -170,7 +170,7 @@ async def test_a_timeout_ends_when_the_pod_runs_again() -> None:
     assert world.phase() == "Running"
 
 
-async def test_min_success_ends_those_who_sleep() -> None:
+async def test_min_success_ends_the_job_and_its_remaining_pods() -> None:
     world = JobWorld()
     world.submit(tasks={"w": 5}, minSuccess=2)
     await world.settle()
@@ -181,7 +181,7 @@ async def test_min_success_ends_those_who_sleep() -> None:
     assert world.pods() == {"j-w-0": "Succeeded", "j-w-3": "Succeeded"}
 
 
-async def test_it_grows_and_shrinks_by_the_highest_index() -> None:
+async def test_job_grows_and_shrinks_by_the_highest_index() -> None:
     world = JobWorld()
     world.submit(tasks={"w": 2}, minAvailable=1)
     await world.settle()
@@ -192,7 +192,7 @@ async def test_it_grows_and_shrinks_by_the_highest_index() -> None:
         assert "retryCount" not in world.status()
 
 
-async def test_a_task_waits_for_those_that_it_depends_on() -> None:
+async def test_task_waits_for_the_tasks_that_it_depends_on() -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
     world = JobWorld(runs=False)
     world.submit(
@@ -226,7 +226,7 @@ async def test_commands_suspend_and_resume_without_a_retry() -> None:
     assert not any(key.startswith("command-") for key in world.status().get("controlledResources", {}))
 
 
-async def test_a_command_for_an_earlier_job_of_the_name_only_goes() -> None:
+async def test_command_for_an_earlier_job_of_the_name_is_deleted_without_effect() -> None:
     world = JobWorld()
     world.submit()
     await world.settle()
@@ -238,14 +238,14 @@ async def test_a_command_for_an_earlier_job_of_the_name_only_goes() -> None:
     assert world.api.all("bus.volcano.sh/v1alpha1/commands") == []
 
 
-async def test_a_command_for_nobody_goes() -> None:
+async def test_command_for_a_missing_job_is_deleted() -> None:
     world = JobWorld()
     world.command("AbortJob", "nobody")
     await world.settle()
     assert world.api.all("bus.volcano.sh/v1alpha1/commands") == []
 
 
-async def test_an_ended_job_goes_when_its_time_is_over() -> None:
+async def test_ended_job_is_deleted_after_its_time_to_live() -> None:
     world = JobWorld()
     world.submit(ttlSecondsAfterFinished=60)
     await world.settle()
@@ -275,7 +275,9 @@ async def test_a_job_that_no_webhook_has_looked_at_is_refused_in_its_words() -> 
 
 
 def with_classes(**classes: str) -> list[Json]:
-    """A task with two pods for each class; those of the first ask for one CPU, of the second for two, and so on."""
+    """Return a task with two pods for each class; those of the first request one CPU, of the second two, and so
+    on.
+    """
     return [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""Pods of a job are created when quota has room for as many as it needs, and the oldest job comes first."""
+"""Pods of a job are created when the quota has room for its minimum, and the oldest job is first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class QuotaWorld(JobWorld):
         return found
 
 
-async def test_a_job_without_room_creates_nothing_and_says_what_is_missing() -> None:
+async def test_job_without_quota_creates_no_pods_and_reports_the_shortage() -> None:
     world = QuotaWorld({"requests.cpu": "5"})
     world.job("big", 4, cpu="2")
     await world.settle()
@@ -50,7 +50,7 @@ async def test_a_job_without_room_creates_nothing_and_says_what_is_missing() -> 
     )
 
 
-async def test_it_starts_when_quota_is_raised_and_no_time_passes() -> None:
+async def test_job_starts_without_a_delay_when_its_quota_is_raised() -> None:
     world = QuotaWorld({"pods": "3"})
     world.job("big", 4)
     await world.settle()
@@ -88,7 +88,7 @@ async def test_the_older_job_comes_first_when_quota_is_freed() -> None:
     assert world.phase("younger") == "Running"
 
 
-async def test_the_younger_does_not_overtake_and_says_whom_it_waits_for() -> None:
+async def test_younger_job_does_not_overtake_and_names_the_job_that_it_waits_for() -> None:
     world = QuotaWorld({"cpu": "4"})
     world.job("first", 2, at=1)
     await world.settle()
@@ -99,7 +99,7 @@ async def test_the_younger_does_not_overtake_and_says_whom_it_waits_for() -> Non
     assert world.state("younger")["message"] == "older is older and waits for quota team"
 
 
-async def test_who_can_never_have_room_holds_nobody_up() -> None:
+async def test_job_that_can_never_fit_blocks_no_other_job() -> None:
     world = QuotaWorld({"cpu": "4"})
     world.job("giant", 9, at=1)
     world.job("small", 2, at=2)
@@ -108,7 +108,7 @@ async def test_who_can_never_have_room_holds_nobody_up() -> None:
     assert world.state("giant")["reason"] == "QuotaExceeded"
 
 
-async def test_who_gives_up_lets_the_next_one_in() -> None:
+async def test_cancelled_job_admits_the_next_one() -> None:
     world = QuotaWorld({"cpu": "4"})
     world.job("first", 2, at=1)
     await world.settle()
@@ -122,7 +122,7 @@ async def test_who_gives_up_lets_the_next_one_in() -> None:
     assert world.phase("younger") == "Running"
 
 
-async def test_what_is_above_the_minimum_is_made_as_far_as_it_fits_and_holds_nobody_up() -> None:
+async def test_pods_above_the_minimum_are_created_as_far_as_they_fit_and_block_no_other_job() -> None:
     world = QuotaWorld({"cpu": "4"})
     world.job("elastic", 6, minimum=2, at=1)
     await world.settle()
@@ -144,14 +144,14 @@ async def test_what_is_above_the_minimum_is_made_as_far_as_it_fits_and_holds_nob
     ],
     ids=str,
 )
-async def test_a_quota_counts_those_that_its_scopes_mean(scope: dict[str, Any], counts: bool) -> None:
+async def test_quota_counts_only_pods_in_its_scopes(scope: dict[str, Any], counts: bool) -> None:
     world = QuotaWorld({"pods": "1"}, **scope)
     world.job("j", 2)
     await world.settle()
     assert world.phase("j") == ("Pending" if counts else "Running")
 
 
-async def test_a_quota_that_nobody_could_foresee_still_leaves_no_half() -> None:
+async def test_quota_created_after_the_check_leaves_no_half_job() -> None:
     """Another client takes the room between the look and the creation."""
     world = QuotaWorld({"pods": "3"})
     enforce = world.api.refuse

@@ -66,7 +66,7 @@ async def test_a_queue_is_open_until_it_is_closed() -> None:
     assert await queues.settle() == {"a": "Open"}
 
 
-async def test_it_is_closing_while_groups_are_in_it() -> None:
+async def test_queue_is_closing_while_groups_are_in_it() -> None:
     queues = Queues()
     queues.queue("a")
     queues.group("g", "a")
@@ -136,7 +136,7 @@ async def test_no_death_changes_the_end() -> None:
             assert queues.api.all(COMMANDS) == []
 
 
-async def test_of_two_commands_the_later_one_decides() -> None:
+async def test_later_of_two_commands_decides() -> None:
     for first, second, state in (("OpenQueue", "CloseQueue", "Closed"), ("CloseQueue", "OpenQueue", "Open")):
         queues = Queues()
         queues.queue("a")
@@ -174,7 +174,7 @@ async def test_queue_that_a_user_closed_before_the_first_status_stays_closed(par
     assert (await queues.settle())["a"] == "Closed"
 
 
-async def test_a_command_for_no_queue_goes() -> None:
+async def test_command_for_a_missing_queue_is_deleted() -> None:
     queues = Queues()
     queues.command("CloseQueue", "nobody")
     queues.start()
@@ -182,7 +182,7 @@ async def test_a_command_for_no_queue_goes() -> None:
     assert queues.api.all(COMMANDS) == []
 
 
-async def test_a_command_for_an_earlier_queue_of_the_name_only_goes() -> None:
+async def test_command_for_an_earlier_queue_of_the_name_is_deleted_without_effect() -> None:
     queues = Queues()
     queues.queue("a")
     await queues.settle()
@@ -198,7 +198,7 @@ async def test_a_command_for_an_earlier_queue_of_the_name_only_goes() -> None:
         ("CloseQueue", "root", "Command default/c: the root queue cannot be closed"),
     ],
 )
-async def test_a_command_that_cannot_be_obeyed_is_told(action: str, queue: str, part: str) -> None:
+async def test_impossible_command_is_reported(action: str, queue: str, part: str) -> None:
     queues = Queues()
     queues.queue(queue)
     await queues.settle()
@@ -210,7 +210,7 @@ async def test_a_command_that_cannot_be_obeyed_is_told(action: str, queue: str, 
     ]
 
 
-async def test_what_fails_unforeseen_is_told_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_failure_is_reported_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     queues = Queues()
     queues.queue("a")
     queues.start()

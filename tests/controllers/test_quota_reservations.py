@@ -1,4 +1,4 @@
-"""Quota that is held for a group before its pods exist: granted whole, defended, given back."""
+"""Quota reservations of a group before its pods exist: granted whole, defended, released."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ReservationWorld:
         return read_ledger(self.api.objects.get(("v1/configmaps", "kube-system", LEDGER)))
 
 
-async def test_what_is_reserved_is_refused_to_others_and_given_to_members() -> None:
+async def test_reserved_quota_is_refused_to_foreign_pods_and_granted_to_members() -> None:
     world = ReservationWorld()
     world.group("g", 8)
     await world.settle()
@@ -119,7 +119,7 @@ async def test_what_is_reserved_is_refused_to_others_and_given_to_members() -> N
     ), "beyond its total a member is one of many"
 
 
-async def test_two_pods_at_the_same_time_do_not_share_the_last_room() -> None:
+async def test_only_one_of_two_simultaneous_pods_gets_the_last_room() -> None:
     world = ReservationWorld()
     world.group("g", 9)
     await world.pass_time(0)
@@ -153,7 +153,7 @@ async def test_all_or_nothing_and_the_older_group_first() -> None:
     assert world.reserved("older") == "True"
 
 
-async def test_it_is_given_back_when_the_group_goes_ends_or_never_comes() -> None:
+async def test_reservation_is_released_when_the_group_ends_is_deleted_or_gets_no_pods() -> None:
     for end in ("deleted", "finished", "expired"):
         world = ReservationWorld()
         world.group("g", 10)
@@ -177,7 +177,7 @@ async def test_it_is_given_back_when_the_group_goes_ends_or_never_comes() -> Non
         assert len(world.api.writes) == before
 
 
-async def test_a_group_whose_members_were_there_before_holds_only_the_rest() -> None:
+async def test_group_with_existing_members_reserves_only_the_difference() -> None:
     world = ReservationWorld()
     for index in range(3):
         await world.pod(f"g-{index}", "g")
@@ -196,7 +196,7 @@ async def test_kube_batch_states_it_in_its_own_field() -> None:
     assert world.reserved("k", DESIGN_GROUPS) == "True"
 
 
-async def test_a_claim_that_somebody_was_faster_than_is_not_called_reserved() -> None:
+async def test_claim_overtaken_by_a_pod_is_not_reported_as_reserved() -> None:
     """A pod that was admitted before the claim was written shows in the quota only after it."""
     world = ReservationWorld()
     world.group("g", 10)
@@ -238,7 +238,7 @@ async def test_namespaces_that_do_not_opt_in_have_no_ledger_and_one_that_leaves_
     assert await world.pod("o") == ""
 
 
-async def test_whoever_cannot_ask_lets_the_pod_in() -> None:
+async def test_pod_is_admitted_when_the_reservations_cannot_be_read() -> None:
     world = ReservationWorld()
     world.group("g", 10)
     await world.settle()
@@ -250,7 +250,7 @@ async def test_whoever_cannot_ask_lets_the_pod_in() -> None:
     assert await world.check.refusal("default", "r", {"metadata": {"name": "o"}, "spec": {}}) == ""
 
 
-async def test_a_ledger_that_was_mangled_is_made_anew() -> None:
+async def test_corrupt_ledger_is_rebuilt() -> None:
     world = ReservationWorld()
     world.group("g", 10)
     await world.settle()
@@ -307,7 +307,7 @@ async def test_no_death_changes_the_end(story: Story) -> None:
                 }, where
 
 
-def test_a_ledger_reads_what_it_writes() -> None:
+def test_ledger_is_equal_after_encoding_and_decoding() -> None:
     assert (
         msgspec.json.decode(msgspec.json.encode(ReservationLedger()), type=ReservationLedger) == ReservationLedger()
     )

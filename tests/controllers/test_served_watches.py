@@ -1,4 +1,4 @@
-"""Which kinds the controllers watch: those that are served, in the version that is, from when it is."""
+"""Kinds that the controllers watch: served ones, in their served version, from the moment of their definition."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_a_kind_is_watched_from_when_it_is_defined_until_it_is_not(
     assert said == []
 
 
-async def test_of_two_versions_that_are_served_one_is_watched(client: KubeClient) -> None:
+async def test_one_of_two_served_versions_is_watched(client: KubeClient) -> None:
     await define(client, "v1", "v2")
     await team(client, "v1")
     watcher, other = Watcher(), Watcher()
@@ -124,7 +124,7 @@ async def test_of_two_versions_that_are_served_one_is_watched(client: KubeClient
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_who_may_list_nothing_is_not_ready(
+async def test_controller_without_list_rights_is_not_ready(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reflector, "REFUSED", 0.1)
@@ -141,7 +141,7 @@ async def test_who_may_list_nothing_is_not_ready(
             async with asyncio.timeout(60):
                 while "cannot list any" not in caplog.text:  # noqa: ASYNC110 - nothing tells of lines
                     await asyncio.sleep(0.01)
-            # Ten more looks, which must not be told of.
+            # Ten more checks, which must not be logged.
             done, _ = await asyncio.wait({waiting, running}, timeout=0.1)
             assert not done
             said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]

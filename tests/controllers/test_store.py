@@ -1,4 +1,4 @@
-"""What a controller knows of objects, whichever comes first: the watch, or the answer to its own write."""
+"""Objects known to a controller, for any order of the watch and the answers to its own writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store() -> ObjectStore[JobPod]:
     return ObjectStore(read_pod, index=lambda pod: pod.owner)
 
 
-def test_an_answer_to_a_deletion_brings_nothing_back_whose_end_was_told() -> None:
+def test_answer_to_a_deletion_does_not_restore_an_object_deleted_in_the_watch() -> None:
     pods = store()
     pods.sink(told("a", 1))
     pods.sink(told("a", 2, deleting=True))
@@ -52,7 +52,7 @@ def test_an_answer_to_a_deletion_brings_nothing_back_whose_end_was_told() -> Non
     assert list(pods.of("job")) == []
 
 
-def test_a_late_watch_brings_nothing_back_that_is_known_to_be_gone() -> None:
+def test_late_watch_event_does_not_restore_a_deleted_object() -> None:
     pods = store()
     pods.sink(told("a", 1))
     pods.remove(KEY, "a")
@@ -66,8 +66,8 @@ def test_a_late_watch_brings_nothing_back_that_is_known_to_be_gone() -> None:
     assert found.uid == "b"
 
 
-def test_whatever_the_order_of_answers_and_events_the_end_is_the_same() -> None:
-    # The watch keeps its own order; answers come whenever they come.
+def test_end_state_is_equal_for_any_order_of_answers_and_events() -> None:
+    # The watch is in order; answers arrive at any time.
     events: list[Upsert[bytes] | Delete[bytes]] = [
         told("a", 1),
         told("a", 2, deleting=True),
@@ -87,7 +87,7 @@ def test_whatever_the_order_of_answers_and_events_the_end_is_the_same() -> None:
         assert (found.uid, found.deleting) == ("b", False), order
 
 
-def test_what_was_not_served_for_a_while_is_taken_again() -> None:
+def test_kind_that_was_not_served_for_a_while_is_read_again() -> None:
     pods = store()
     pods.sink(told("a", 1))
     pods.sink(Delete(KEY, "a", None))

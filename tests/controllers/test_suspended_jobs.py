@@ -82,7 +82,7 @@ class SuspendedWorld:
     # -- the Job controller, and the scheduler that evicts ------------------------------------------------------
 
     def make_pods(self, count: int = 4, node: str = "n") -> None:
-        """Of the job `j`, as it is; and what was to go is gone. New pods are on `node`, or pending without one."""
+        """Create the pods of the job `j` and delete surplus ones; new pods are on `node`, or pending without one."""
         for pod in self.api.all(PODS):
             if self.suspended() or "deletionTimestamp" in pod["metadata"]:
                 self.api.erase(PODS, pod["metadata"]["name"])
@@ -110,7 +110,7 @@ class SuspendedWorld:
         return [group["metadata"]["name"] for group in self.api.all(GROUPS)]
 
 
-async def test_a_job_waits_for_its_queue_and_is_then_let_go_as_a_gang() -> None:
+async def test_suspended_job_waits_for_its_queue_and_is_admitted_as_a_gang() -> None:
     world = SuspendedWorld()
     world.admits = False
     world.job()
@@ -155,7 +155,7 @@ async def test_nothing_is_written_while_it_waits_or_runs() -> None:
     assert len(world.api.writes) == running
 
 
-async def test_who_names_no_queue_is_none_of_ours() -> None:
+async def test_job_without_a_queue_is_not_managed() -> None:
     world = SuspendedWorld()
     world.job()
     world.api.update(JOBS, "j", lambda job: job["metadata"].pop("labels"))
@@ -174,8 +174,8 @@ async def test_pods_that_take_work_from_a_queue_need_room_together_and_start_one
     assert group["spec"]["minResources"]["cpu"] == "4"
 
 
-async def test_a_job_set_needs_room_for_what_it_creates_at_once_and_later_stages_are_in_its_gang() -> None:
-    """The scheduler leaves out what is created later (tests/workloads/test_staged_groups.py)."""
+async def test_job_set_waits_for_room_for_its_first_stage_and_later_stages_join_its_gang() -> None:
+    """The scheduler excludes pods that are created later (tests/workloads/test_staged_groups.py)."""
     world = SuspendedWorld()
     sets: list[Json] = [
         {"name": "a", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": template()}}},
@@ -198,7 +198,7 @@ async def test_a_job_set_needs_room_for_what_it_creates_at_once_and_later_stages
         assert notes == {"scheduling.k8s.io/group-name": group["metadata"]["name"]}
 
 
-async def test_an_operator_whose_field_lies_elsewhere() -> None:
+async def test_operator_job_with_its_own_suspend_field_is_admitted() -> None:
     world = SuspendedWorld()
     replicas = {
         "Master": {"replicas": 1, "template": template()},
@@ -340,7 +340,7 @@ async def test_the_group_follows_a_job_that_changes_while_it_waits() -> None:
     assert group["spec"]["minResources"]["cpu"] == "2"
 
 
-async def test_pods_of_another_scheduler_are_not_queued_and_it_is_said() -> None:
+async def test_job_with_pods_of_another_scheduler_is_not_queued_and_gets_a_message() -> None:
     world = SuspendedWorld()
     world.job(pod=template(scheduler=""))
     await world.settle()
@@ -376,7 +376,7 @@ async def test_quota_comes_first_and_the_older_job_before_the_younger() -> None:
     assert said == "quota team lacks 1 requests.cpu: 4 new pods request 4, 3 left (limit 3)"
 
 
-async def test_a_job_whose_gang_is_evicted_waits_in_its_queue_again() -> None:
+async def test_job_whose_gang_is_evicted_waits_in_its_queue_again() -> None:
     world = SuspendedWorld()
     world.job()
     await world.settle()
@@ -448,7 +448,7 @@ async def test_replacements_without_a_node_do_not_keep_an_evicted_job_running() 
 
 
 @pytest.mark.parametrize("lost", [(1, 2), (0, 1, 2)], ids=str)
-async def test_pods_that_need_no_others_are_made_anew_while_one_is_left(lost: tuple[int, ...]) -> None:
+async def test_independent_pods_are_replaced_while_one_remains(lost: tuple[int, ...]) -> None:
     world = SuspendedWorld()
     world.job(completionMode="NonIndexed")
     await world.settle()

@@ -18,7 +18,7 @@ async def worked(queue: WorkQueue[str], look: object, workers: int = 2, seconds:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_changes_often_is_looked_at_once() -> None:
+async def test_key_that_changes_often_is_processed_once() -> None:
     queue: WorkQueue[str] = WorkQueue()
     seen: list[str] = []
 
@@ -33,7 +33,7 @@ async def test_what_changes_often_is_looked_at_once() -> None:
     assert len(queue) == 0
 
 
-async def test_what_changes_while_it_is_looked_at_is_looked_at_again_and_not_beside() -> None:
+async def test_key_that_changes_while_processed_is_processed_again_afterwards() -> None:
     queue: WorkQueue[str] = WorkQueue()
     active, most, looks = 0, 0, 0
 
@@ -69,7 +69,7 @@ async def test_a_failure_is_tried_again_and_harms_no_other() -> None:
     assert seen.count("good") == 1
 
 
-async def test_a_sooner_moment_wins_and_what_is_forgotten_is_not_looked_at() -> None:
+async def test_earlier_time_wins_and_a_forgotten_key_is_not_processed() -> None:
     queue: WorkQueue[str] = WorkQueue()
     seen: list[str] = []
 

@@ -53,7 +53,7 @@ class TestWhatWaits:
         world.pod("new", cpu=1)
         assert counted(world).count(world.now).pods["active"] == 1
 
-    def test_gangs_by_state_and_by_what_they_were_told(self) -> None:
+    def test_gangs_are_counted_by_state_and_by_published_reason(self) -> None:
         world = Scenario().node("n", cpu=2).job("runs", 2, cpu=1).job("large", 3, cpu=1).settle()
         counts = counted(world).count(world.now + 50)
         assert numbers(counts) == {"pending": 1, "running": 1}
@@ -89,10 +89,10 @@ class TestWhatWaits:
 
 
 class TestUpkeep:
-    """What has changed is counted again, and nothing else."""
+    """Only changed gangs are counted again."""
 
     @pytest.mark.parametrize("seed", range(10))
-    def test_the_counts_are_those_of_counting_everything(self, seed: int) -> None:
+    def test_incremental_counts_equal_a_full_count(self, seed: int) -> None:
         choice, world = random.Random(seed), Scenario().nodes(2, cpu=4).queue("a")
         told: dict[GangKey, Verdict] = {}
         kept = CountedCluster(world.state, lambda: world.scheduler, told.get)
@@ -127,7 +127,7 @@ class TestUpkeep:
                 world.state.gangs._touched = touched
                 assert kept.count(world.now) == expected
 
-    def test_only_those_are_looked_at_that_have_changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_changed_gangs_are_counted_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world, looks = Scenario().node("n", cpu=1), list[GangKey]()
         for number in range(50):
             world.job(f"g{number}", 2, cpu=1)
@@ -148,7 +148,7 @@ class TestUpkeep:
         counts.count(world.now)
         assert sorted(looks[50:]) == [key("g7"), key("g9")]
 
-    def test_where_nobody_asks_any_more_those_that_are_gone_are_not_kept_in_mind(
+    def test_deleted_gangs_are_forgotten_when_no_scrape_reads_the_counts(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(gangs, "_MOST_GONE", 5)
@@ -161,8 +161,8 @@ class TestUpkeep:
         world.job("new", 1, cpu=1)
         assert counts.count(world.now).gangs["pending"] == 1
 
-    async def test_what_a_gang_was_told_is_counted_at_once_though_nothing_else_changes(self) -> None:
-        """It is told a moment after the cycle; in a quiet cluster nothing else may happen for long."""
+    async def test_published_reason_of_a_gang_is_counted_at_once_without_another_change(self) -> None:
+        """The reason is published just after the cycle; in a quiet cluster no other change may follow for long."""
         pace = PublishingPace(settle=0, settle_members=0)
         client = KubeClient(ClusterConfig("http://127.0.0.1:1"))
         service = SchedulerService(client, SchedulerOptions(leader_elect=False, pace=pace))
@@ -184,7 +184,7 @@ class TestUpkeep:
         assert waiting() == []
 
 
-def test_a_standby_says_what_there_is_and_not_who_has_a_turn_nor_why_others_wait() -> None:
+def test_standby_counts_the_cluster_and_no_turns_or_reasons() -> None:
     world = Scenario().node("n", cpu=2).job("runs", 2, cpu=1).job("large", 3, cpu=1).pod("new", cpu=1)
     lines = list(counted(world).lines(world.now, leads=False))
     told = {line.partition("{")[0] for line in lines if not line.startswith("#")}
@@ -196,7 +196,7 @@ def test_a_standby_says_what_there_is_and_not_who_has_a_turn_nor_why_others_wait
     }
 
 
-def test_the_exposition_can_be_parsed_whatever_things_are_called() -> None:
+def test_exposition_can_be_parsed_for_any_object_names() -> None:
     world = Scenario().node("n", cpu=2).queue('odd"\\name', capability={"cpu": 2})
     world.job("runs", 1, cpu=1, queue='odd"\\name').settle()
     accounts = AccountSeries(world.state)
@@ -228,7 +228,7 @@ def test_pods_and_gangs_are_counted_apart_and_waits_by_queue() -> None:
     assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "scheduled"} | profile) == 1
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "unschedulable"} | profile) == 1
-    # That members are still to come is no attempt: nobody tries to place the others before.
+    # A gang that waits for members is no attempt: no placement is tried before they arrive.
     coming = Verdict("NotEnoughMembers", "only 1 of the 9 required pods of gang default/large exist")
     news = GangVerdict(GangKey("default", "large"), coming)
     telemetry.cycle(Plan(9, gangs=[news]), 0.01, world.state, world.now)
@@ -253,26 +253,26 @@ def test_waits_are_by_the_class_of_the_gangs_priority_of_which_there_are_few() -
 
 
 class TestAccounts:
-    def test_the_dominant_share_is_told(self) -> None:
+    def test_dominant_share_of_accounts_is_exported(self) -> None:
         world = Scenario().node("n", cpu=4, memory=2**30).job("runs", 1, cpu=1, memory=2**29).settle()
         assert shares(AccountSeries(world.state))["default"] == 0.5
 
-    def test_those_with_the_largest_shares_have_series_and_the_rest_is_summed_up(self) -> None:
+    def test_accounts_with_the_largest_shares_have_series_and_the_remainder_is_summed(self) -> None:
         world = Scenario().node("n", cpu=100)
         for number in range(1, 6):
             world.queue(f"q{number}").job(f"g{number}", number, queue=f"q{number}", cpu=1)
         world.queue("other").job("g", 9, queue="other", cpu=1).settle()
         told = shares(AccountSeries(world.state, 3))
-        # root holds what all hold.
+        # root holds the sum of all accounts.
         assert told == {"root": 0.24, "q5": 0.05, "q4": 0.04, OTHER: pytest.approx(0.15)}
 
-    def test_none_where_nobody_wants_them(self) -> None:
+    def test_shares_are_not_exported_where_the_limit_is_zero(self) -> None:
         world = Scenario().node("n", cpu=4).job("runs", 1, cpu=1).settle()
         series = AccountSeries(world.state, 0)
         assert list(series.lines(series.snapshot())) == []
 
-    def test_what_queues_deserve_is_what_queue_list_shows(self) -> None:
-        """By weight, of what the cluster has: no queue says so itself. Slots for pods are of no interest."""
+    def test_deserved_amounts_equal_those_of_queue_list(self) -> None:
+        """Amounts by weight of the cluster: no queue states its own. Pod slots are not exported."""
         world = Scenario().node("n", cpu=12, memory=2**34).queue("half", weight=1).queue("idle")
         world.job("runs", 4, cpu=2).job("large", 6, queue="half", cpu=2).settle()
         series = AccountSeries(
@@ -282,7 +282,7 @@ class TestAccounts:
         assert told.pop(("root", "memory")) == 2**34
         assert told == {("root", "cpu"): 12000, ("default", "cpu"): 6000, ("half", "cpu"): 6000}
 
-    def test_sums_are_up_to_date_where_nobody_plans(self) -> None:
+    def test_sums_are_up_to_date_without_a_planning_cycle(self) -> None:
         """A standby sees pods come and go, and no cycle adds them up."""
         state = ClusterState()
         for event in Scenario().node("n", cpu=4).pod("waits", cpu=1)._observed.values():
@@ -291,7 +291,7 @@ class TestAccounts:
         line = 'phalanx_account_resource{account="default",family="queue",kind="pending",resource="cpu"} 1000'
         assert line in set(series.lines(series.snapshot()))
 
-    def test_what_a_queue_says_itself_counts_where_the_policy_gives_nothing(self) -> None:
+    def test_amounts_of_a_queue_count_where_the_policy_states_none(self) -> None:
         world = Scenario().node("n", cpu=12).queue("q", deserved={"cpu": 4})
         assert deserved(AccountSeries(world.state)) == {("q", "cpu"): 4000}
         assert deserved(AccountSeries(world.state, deserved=lambda copies: nothing)) == {}
@@ -323,7 +323,7 @@ def test_a_gang_above_its_minimum_runs_though_more_of_it_wait() -> None:
     assert numbers(counted(world).count(world.now)) == {"running": 1}
 
 
-def test_what_an_account_had_when_it_was_asked_is_what_is_told() -> None:
+def test_usage_at_the_time_of_the_question_is_exported() -> None:
     world = Scenario().node("n", cpu=4).job("first", 1, cpu=1).settle()
     series = AccountSeries(world.state)
     seen = series.snapshot()
@@ -333,7 +333,7 @@ def test_what_an_account_had_when_it_was_asked_is_what_is_told() -> None:
     assert line.format(4000) in set(series.lines(series.snapshot()))
 
 
-def test_room_that_is_kept_until_others_have_left_is_theirs() -> None:
+def test_room_reserved_until_victims_terminate_is_charged_to_the_victims() -> None:
     world = Scenario().node("n", cpu=4).job("runs", 1, cpu=4).pod("waits", cpu=4).settle()
     record = world.state.pods["waits"]
     world.state.pods.nominate(record, world.state.nodes.row("n"), Nomination())

@@ -1,4 +1,4 @@
-"""`/debug/state?compare`: what differs and goes on to differ is told, what was on its way is not."""
+"""`/debug/state?compare`: lasting differences are reported, changes in flight are not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def compared(server: Listed, scenario: Scenario) -> dict[str, Any]:
     return await compared_with_api(cast(KubeClient, server), scenario.state, pause=0)
 
 
-async def test_what_is_listed_as_it_is_known_is_equal_at_one_look() -> None:
+async def test_cached_objects_that_equal_the_list_are_equal_at_the_first_comparison() -> None:
     scenario = world()
     server = as_listed(scenario)
     assert (await compared(server, scenario))["equal"] is True
@@ -68,7 +68,7 @@ async def test_each_kind_of_difference_is_named() -> None:
     }
 
 
-async def test_what_was_on_its_way_is_no_difference() -> None:
+async def test_change_in_flight_is_no_difference() -> None:
     scenario = world()
 
     class Arriving(Listed):

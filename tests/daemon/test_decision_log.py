@@ -1,4 +1,4 @@
-"""One id ties a decision together: what woke the cycle, the plan, each write, and the pod's story."""
+"""One id ties a decision together: the wake-up of the cycle, the plan, each write, and the pod's history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_decision_is_followed_from_the_event_over_the_plan_to_the_write(caplog
     assert story["causes"][cause]["event"] == "Node n1"
 
 
-def test_the_story_of_a_pod_that_waits_says_which_cycle_said_last_why() -> None:
+def test_history_of_a_waiting_pod_names_the_cycle_of_its_last_reason() -> None:
     world = Scenario().node("n1", cpu=4).job("large", 2, cpu=4).pod("big", cpu=9)
     decisions = DecisionLog()
     plan = world.cycle()
@@ -104,7 +104,7 @@ def test_at_the_default_level_bindings_say_nothing(caplog: pytest.LogCaptureFixt
     assert not caplog.records
 
 
-def test_each_cycle_has_what_came_since_the_one_before_and_old_ones_are_forgotten() -> None:
+def test_each_cycle_lists_the_changes_since_the_last_one_and_old_cycles_are_forgotten() -> None:
     decisions, state = DecisionLog(), ClusterState()
     decisions.arrivals.note(POD)
     decisions.cycle(Plan(1), state, 1000)
@@ -129,7 +129,7 @@ class TestFormats:
         assert (entry["message"], entry["cause"], entry["pods"]) == ("evicted", "c1.2", 3)
         assert entry["detail"] == "it is worth less"
 
-    def test_text_appends_them_on_one_line_whatever_they_hold(self) -> None:
+    def test_text_log_prints_any_fields_on_one_line(self) -> None:
         line = TextFormatter("%(message)s").format(
             self.record(cause="c1.2", reason='said "no"\n\x1b[31m', unit="gang a/b")
         )

@@ -1,4 +1,4 @@
-"""The budget of defragmentation in a ConfigMap: written before anybody goes, and read by the next process."""
+"""The budget of defragmentation in a ConfigMap: written before any eviction, and read by the next process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ configurations: [{name: defragment, arguments: {schedule: FREQ=DAILY, duration: 
 
 
 class Process:
-    """One life of the scheduler, as far as its defragmentation goes."""
+    """One run of the scheduler, with only its defragmentation."""
 
     def __init__(self, api: ConfigMaps) -> None:
         self.scheduler = Scheduler(ClusterState(), load_policy(POLICY))
@@ -75,13 +75,13 @@ def api() -> ConfigMaps:
     return ConfigMaps()
 
 
-async def test_while_nobody_moves_nothing_is_written(api: ConfigMaps) -> None:
+async def test_nothing_is_written_without_a_move(api: ConfigMaps) -> None:
     process = await Process(api).begin()
     await process.save()
     assert (api.writes, process.woken, process.left) == ([], 0, 5)
 
 
-async def test_what_is_booked_may_go_once_it_is_written(api: ConfigMaps) -> None:
+async def test_booked_eviction_is_released_once_it_is_written(api: ConfigMaps) -> None:
     process = await Process(api).begin()
     assert not process.runs.book(NOW, 3)
     assert not process.runs.due(process.settings, NOW)
@@ -95,14 +95,16 @@ async def test_what_is_booked_may_go_once_it_is_written(api: ConfigMaps) -> None
     assert (await Process(api).begin()).left == 3
 
 
-async def test_who_dies_between_the_two_has_spent_what_he_booked(api: ConfigMaps) -> None:
+async def test_process_that_dies_after_the_record_has_spent_its_budget(api: ConfigMaps) -> None:
     process = await Process(api).begin()
     process.runs.book(NOW, 3)
     await process.save()
     assert (await Process(api).begin()).left == 2
 
 
-async def test_where_nothing_can_be_written_nobody_goes(api: ConfigMaps, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_pod_is_evicted_where_the_record_cannot_be_written(
+    api: ConfigMaps, caplog: pytest.LogCaptureFixture
+) -> None:
     process = await Process(api).begin()
     api.refuse = lambda call: status(403, "Forbidden") if call.method != "GET" else None
     process.runs.book(NOW, 3)
@@ -117,7 +119,7 @@ async def test_where_nothing_can_be_written_nobody_goes(api: ConfigMaps, caplog:
 @pytest.mark.parametrize(
     "text", ["", "{", '{"version": 0}', '{"version": 1, "evictions": [{"until": "x"}]}', '{"version": 1}']
 )
-async def test_what_cannot_be_read_counts_as_an_hour_in_which_all_was_spent(
+async def test_unreadable_record_counts_as_a_spent_hour(
     api: ConfigMaps, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.objects[NAME] = {"metadata": {"name": NAME}, "data": {DATA_KEY: text}}
@@ -134,7 +136,7 @@ async def test_negative_amounts_give_nothing_back(api: ConfigMaps) -> None:
     assert (process.left, process.runs.left(process.settings, NOW + 2 * 3600)) == (4, 5)
 
 
-async def test_what_a_newer_phalanx_wrote_is_left_alone_and_nobody_is_moved(
+async def test_record_of_a_newer_version_is_not_changed_and_no_pod_is_moved(
     api: ConfigMaps, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = '{"version": 2, "evictions": {"of": "another form"}}'

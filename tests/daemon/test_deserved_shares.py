@@ -1,4 +1,4 @@
-"""What queues deserve, as Prometheus is told: worked out beside planning, and only when it may differ."""
+"""Deserved shares of queues as metrics: computed beside planning, and only after a relevant change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def copies_of(world: Scenario) -> AccountCopies:
 
 class TestWork:
     def test_taking_the_copy_works_nothing_out(self, asked: Asked) -> None:
-        """That is all that planning waits for."""
+        """Planning waits only for the copy."""
         world = two_queues()
         series = AccountSeries(world.state, deserved=DeservedShares(lambda: world.scheduler).as_of)
         snapshot = series.snapshot()
@@ -79,7 +79,7 @@ class TestWork:
         list(series.lines(snapshot))
         assert len(asked.threads) == 1
 
-    def test_nothing_is_worked_out_again_until_somebody_asks_for_more_or_less(self, asked: Asked) -> None:
+    def test_shares_are_computed_again_only_after_a_change_of_requests(self, asked: Asked) -> None:
         world = two_queues()
         shares, copies = DeservedShares(lambda: world.scheduler), copies_of(world)
         assert gpus(world, shares, copies) == gpus(world, shares, copies) == [3, 9]
@@ -96,7 +96,7 @@ class TestWork:
         world.scheduler = Scheduler(world.state, Scenario(CAPACITY).policy)
         assert gpus(world, shares, copies) == [5, 7]
 
-    def test_without_such_a_plugin_nothing_is_said(self) -> None:
+    def test_no_share_is_exported_without_a_plugin_for_shares(self) -> None:
         world = Scenario(policy()).queue("a")
         copies = copies_of(world)
         copies.refresh()
@@ -106,7 +106,7 @@ class TestWork:
 @pytest.mark.slow_but_first(3)
 @pytest.mark.parametrize("text", [PROPORTION, SHIFTED, CAPACITY], ids=["proportion", "shifted", "capacity"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_copy_gives_what_the_cluster_gives(text: str, seed: int) -> None:
+def test_shares_of_a_copy_equal_shares_of_the_cluster(text: str, seed: int) -> None:
     """Also while the cluster has gone on: then as of the moment of the copy."""
     choice = random.Random(seed)
     world = Scenario(text).node("n", gpu=choice.randint(5, 60))
@@ -165,7 +165,7 @@ class TestOthersPlugins:
 
         def tick() -> float:
             nonlocal clock
-            clock += 0.125  # so long it takes to ask them: the answers are good for 20 times that
+            clock += 0.125  # the duration of the computation: its results are valid for 20 times that
             return clock
 
         shares, copies = DeservedShares(lambda: world.scheduler, clock=tick), copies_of(world)
@@ -202,9 +202,7 @@ class TestOfTheProcess:
         assert asked.threads
         assert threading.get_ident() not in asked.threads
 
-    async def test_what_cannot_be_worked_out_costs_nobody_the_other_amounts(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_failed_amount_loses_no_other_amounts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def raises(session: AccountView) -> dict[AccountKey, Mapping[str, int]]:
             raise LookupError("a bug of a plugin")
 

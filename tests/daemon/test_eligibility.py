@@ -1,4 +1,4 @@
-"""The last look before a binding: nobody else asks whether the node is still there and open."""
+"""The last check before a binding: no later step checks whether the node still exists and is schedulable."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_a_node_that_is_as_it_was_is_bound_to() -> None:
     assert objection_after(node()) is None
 
 
-def test_a_node_that_is_gone_is_not() -> None:
+def test_deleted_node_is_not_eligible() -> None:
     assert objection_after(None) == "node n1 is gone"
 
 
 @pytest.mark.parametrize("change", ["cordon", "taint"])
-def test_a_node_that_was_closed_meanwhile_is_not(change: str) -> None:
+def test_node_cordoned_since_the_plan_is_not_eligible(change: str) -> None:
     closed = (
         msgspec.structs.replace(node(), unschedulable=True)
         if change == "cordon"
@@ -50,7 +50,7 @@ def test_a_change_that_does_not_concern_the_pod_is_none() -> None:
     assert objection_after(msgspec.structs.replace(node(), labels=(("zone", "z1"),))) is None
 
 
-def test_a_pod_that_is_gone_is_not_waited_for() -> None:
+def test_deleted_pod_is_not_bound() -> None:
     state = state_of(pod("p", ""))
     scheduler = Scheduler(state, load_policy())
     guard = Eligibility(state, lambda: scheduler.placer).since_now()
@@ -62,7 +62,7 @@ def test_another_node_may_change() -> None:
     assert objection_after(msgspec.structs.replace(node("n2"), unschedulable=True)) is None
 
 
-def test_a_pod_does_not_stand_in_its_own_way() -> None:
+def test_pod_does_not_conflict_with_itself() -> None:
     """A placed pod occupies its host port on the node: that is no reason against its binding."""
     cls = PodClass(requests=(("cpu", 1000),), host_ports=(HostPort(8080),))
     state = state_of(msgspec.structs.replace(pod("p", ""), pod_class=cls))
@@ -74,7 +74,7 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
 
 
 def test_a_full_node_is_no_objection() -> None:
-    """The plan has charged what it placed: the amounts are not counted twice."""
+    """The plan has charged the placed pod: its requests are not counted twice."""
     state = state_of(pod("p", ""), nodes=(node(cpu=1),))
     scheduler = Scheduler(state, load_policy())
     assert len(scheduler.cycle(1000.0).binds) == 1

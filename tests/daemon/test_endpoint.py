@@ -25,7 +25,7 @@ from tests.kube.certificates import Authority
 
 
 class Nobody:
-    """Whoever is observed here is ready, and shows nothing."""
+    """An observer that is ready and shows no state."""
 
     def condition(self) -> str:
         return "scheduling"
@@ -77,7 +77,7 @@ async def test_a_certificate_that_is_not_there_is_named() -> None:
         await serve(EndpointOptions("127.0.0.1:0", "/no/such.crt", "/no/such.key"))
 
 
-async def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
+async def test_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path) -> None:
     certificate, key = files(tmp_path, Authority())
     encrypt(Path(key))
     with pytest.raises(EndpointError, match="the key is encrypted"):
@@ -117,7 +117,7 @@ def test_a_certificate_without_its_key_is_refused_at_once() -> None:
         (["--leader-elect", "--lease-name", "My Lease"], "invalid --lease-name 'My Lease'"),
     ],
 )
-def test_a_lease_that_nobody_can_take_is_refused_at_once(arguments: list[str], words: str) -> None:
+def test_invalid_lease_options_are_refused_at_once(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(scheduler, arguments)
     assert result.exit_code == 2
     assert words in result.output

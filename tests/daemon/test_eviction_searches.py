@@ -1,4 +1,4 @@
-"""Searches for victims, as metrics: how long each took and what came of it."""
+"""Searches for victims as metrics: duration and result of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.daemon.metrics.gc_pauses import GcPauses
 from tests.scheduling.scenario import Scenario
 
 
-def test_searches_that_find_and_those_that_do_not_are_told_apart() -> None:
+def test_searches_with_and_without_victims_are_counted_apart() -> None:
     registry = CollectorRegistry()
     world = Scenario('actions: "allocate, preempt"\ntiers: [{plugins: [{name: priority}, {name: gang}]}]\n').node(
         "n", cpu=2
@@ -31,14 +31,14 @@ def test_searches_that_find_and_those_that_do_not_are_told_apart() -> None:
     assert after > before
 
 
-def test_a_collection_of_garbage_is_a_pause_while_somebody_measures() -> None:
+def test_garbage_collection_counts_as_a_pause_while_it_is_measured() -> None:
     registry = CollectorRegistry()
     pauses = GcPauses(registry)
 
     def full() -> float:
         return registry.get_sample_value("phalanx_gc_pause_seconds_count", {"generation": "2"}) or 0
 
-    # What other tests have left in this process takes a second to collect.
+    # Objects of other tests in this process need a second of collection.
     gc.freeze()
     try:
         gc.collect()

@@ -1,4 +1,4 @@
-"""What becomes of a plan: bindings that succeed, fail once, fail for ever, or concern pods that went elsewhere."""
+"""Execution of a plan: bindings that succeed, fail once, fail permanently, or concern pods bound elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SIGNER = Signer((("1", b"k" * 32),))
 
 
 class Statuses:
-    """In place of GroupStatuses."""
+    """A stand-in for GroupStatuses."""
 
     def __init__(self) -> None:
         self.touched: list[GangKey] = []
@@ -167,14 +167,14 @@ async def world() -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_a_gang_is_bound_and_told_of_once(world: World) -> None:
+async def test_gang_is_bound_and_its_event_recorded_once(world: World) -> None:
     await world.cycle()
     assert [world.server.node_of(f"p{number}") for number in range(3)] == ["n1"] * 3
     note = "Successfully assigned 3 pods of gang ns/g together: n1 (3)"
     assert world.recorded.events == [("PodGroup/g", "Scheduled", note)]
 
 
-async def test_a_gang_without_an_object_is_told_of_at_its_first_member() -> None:
+async def test_event_of_a_gang_without_an_object_is_recorded_on_its_first_member() -> None:
     world = World(state_of(pod("p1"), pod("p0"), gang=Gang(G, min_member=2)))
     await world.cycle()
     assert world.recorded.told == [("Pod/p0", "Scheduled")]
@@ -212,7 +212,7 @@ async def test_refusals_without_end_come_slower_and_slower(world: World) -> None
     assert (condition["status"], condition["reason"]) == ("False", "SchedulerError")
     assert "403 Forbidden" in condition["message"]
     assert len([patch for patch in world.server.patches if patch["metadata"]["uid"] == "uid-p1"]) == 1
-    # Its room stays its own meanwhile, and the others of its gang are bound.
+    # Its room stays reserved, and the remaining members of its gang are bound.
     assert [world.server.node_of(name) for name in ("p0", "p2")] == ["n1", "n1"]
 
 
@@ -228,14 +228,14 @@ async def test_success_wipes_out_earlier_failures(world: World) -> None:
     assert world.pending == []
 
 
-async def test_a_node_that_is_gone_is_not_bound_to(world: World) -> None:
+async def test_pod_is_not_bound_to_a_deleted_node(world: World) -> None:
     world.objections["p1"] = "node n1 is gone"
     await world.cycle()
     assert "POST p1/binding" not in world.server.calls
     assert world.state_of("p1") is MemberState.PENDING
 
 
-async def test_a_pod_that_went_elsewhere_keeps_its_place_until_the_watch_tells(world: World) -> None:
+async def test_pod_bound_elsewhere_stays_charged_until_the_watch_reports_it(world: World) -> None:
     world.server.pods["ns", "p1"]["spec"]["nodeName"] = "n7"
     await world.cycle()
     assert world.state_of("p1") is MemberState.ASSUMED
@@ -244,7 +244,7 @@ async def test_a_pod_that_went_elsewhere_keeps_its_place_until_the_watch_tells(w
     assert world.state_of("p1") is MemberState.BOUND
 
 
-async def test_what_the_watch_never_tells_is_placed_anew(world: World) -> None:
+async def test_binding_never_confirmed_by_the_watch_is_placed_again(world: World) -> None:
     world.server.pods["ns", "p1"]["metadata"]["uid"] = "uid-of-its-successor"
     await world.cycle()
     world.run_later()
@@ -253,7 +253,7 @@ async def test_what_the_watch_never_tells_is_placed_anew(world: World) -> None:
 
 
 async def test_an_old_patience_does_not_end_a_new_binding(world: World) -> None:
-    """The timer of a pod that had moved must not take back the place that a later plan gave it."""
+    """The timer of a pod bound elsewhere must not undo the place that a later plan assigned."""
     world.server.pods["ns", "p1"]["metadata"]["uid"] = "uid-of-its-successor"
     await world.cycle()
     (_, old), world.pending = world.pending[0], []
@@ -302,7 +302,7 @@ async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them
     assert [about for about, _ in world.recorded.told] == ["Pod/guest", "Pod/p0", "PodGroup/g"]
 
 
-async def test_marks_go_with_the_bindings_of_a_gang(world: World) -> None:
+async def test_device_marks_are_written_with_the_bindings_of_a_gang(world: World) -> None:
     plan = await world.cycle()
     assert [bind.mark for bind in plan.binds] == [MARK] * 3
     for bind in plan.binds:
@@ -341,7 +341,7 @@ async def test_a_pod_that_may_not_be_evicted_is_spared_for_a_minute(full: World)
     assert full.wakes == 1
 
 
-async def test_who_was_to_go_for_a_pod_that_is_gone_may_be_chosen_again_at_once(full: World) -> None:
+async def test_victim_of_a_deleted_preemptor_can_be_selected_again_at_once(full: World) -> None:
     full.server.leave("p")
     await full.preempt("p", "v w")
     assert (full.state_of("v"), full.state_of("w")) == (RUNNING, RUNNING)
@@ -351,8 +351,8 @@ async def test_who_was_to_go_for_a_pod_that_is_gone_may_be_chosen_again_at_once(
 
 
 @pytest.mark.parametrize("end", ["gone", "terminating", "gated", "bound by another"])
-async def test_evictions_that_wait_end_with_what_they_are_for(full: World, end: str) -> None:
-    """The API server asks for patience with the deletions; meanwhile the pod that they are for ends."""
+async def test_delayed_evictions_are_cancelled_with_their_preemptor(full: World, end: str) -> None:
+    """The API server throttles the deletions; before the retry the preemptor ends."""
     full.server.fail("DELETE", "/v", status=429)
     waiting = full.server.pods["ns", "p"]
 
@@ -410,7 +410,7 @@ async def test_room_that_is_found_elsewhere_calls_evictions_off(full: World) -> 
 
 
 async def test_a_pod_that_is_placed_elsewhere_needs_no_room_that_is_being_cleared(full: World) -> None:
-    """The promise stands and the deletion is under way, but the API server asks for patience."""
+    """The promise is recorded and the deletion is under way, but the API server throttles it."""
     full.server.fail("DELETE", "/v", status=429)
 
     def place(call: Any) -> None:

@@ -19,7 +19,7 @@ from phalanx.scheduling.policy.loader import load_policy
 
 
 class Handler(BaseHTTPRequestHandler):
-    """/x/echo answers with what it was told, other verbs in their own ways."""
+    """An extender: /x/echo returns its request, other verbs fail in various ways."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -51,18 +51,18 @@ def test_a_question_is_posted_and_its_answer_read(url: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["broken", "list", "odd"])
-def test_what_is_no_answer_is_an_error(url: str, verb: str) -> None:
+def test_malformed_answer_is_an_error(url: str, verb: str) -> None:
     with pytest.raises(CallError, match=verb):
         HttpCaller(url, 5.0)(verb, {})
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_unreachable_extender_is_an_error() -> None:
     with pytest.raises(CallError):
         HttpCaller("http://127.0.0.1:1", 0.5)("echo", {})
 
 
 class Silent:
-    """Takes connections, and answers none of them until it is told to; counts what it was asked."""
+    """A server that accepts connections and delays its answers until the test permits them; it counts requests."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -89,8 +89,8 @@ class Silent:
             each.close()
 
 
-def test_who_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is asked again, behind everybody's back, until there is an answer."""
+def test_hanging_extender_delays_only_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extender is retried in the background until it answers."""
     monkeypatch.setattr(extender_calls, "_RETRY_PERIOD", 0.02)
     extender = Silent()
     try:

@@ -1,4 +1,4 @@
-"""An object whose handling raises is told of once, costs nobody else anything, and ends nothing."""
+"""An object whose handling raises is logged once, affects no other object, and ends nothing."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_a_fact_that_the_state_cannot_take_does_not_hide_the_next(monkeypa
     assert world.counted["state"] == 1
 
 
-async def test_a_task_that_raises_is_begun_anew(
+async def test_task_that_raises_is_restarted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries, pauses = 0, []

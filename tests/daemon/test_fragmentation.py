@@ -1,4 +1,4 @@
-"""How large a gang could be, by what its pods ask for each."""
+"""Size of the largest gang that fits, by the requests of its pods."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_there_are_few_series_however_many_resources_nodes_offer() -> None:
     assert len(list(biggest_gangs(world.state.nodes))) == 4 * 24
 
 
-def test_it_is_counted_anew_when_something_has_changed() -> None:
+def test_fragmentation_is_counted_again_after_a_change() -> None:
     world = Scenario().node("n", cpu=4)
     series = FragmentationMetrics(world.state)
 

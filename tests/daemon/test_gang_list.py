@@ -1,4 +1,4 @@
-"""What the scheduler's process tells of all gangs, and to whom."""
+"""The list of gangs that the scheduler serves, and the rights to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def told(scenario: Scenario, namespace: str = "", queue: str = "") -> dict
     return {entry.name: entry for entry in answer.items}
 
 
-async def test_a_gang_is_told_with_its_members_its_nodes_and_why_it_waits() -> None:
+async def test_gang_is_listed_with_its_members_nodes_and_waiting_reason() -> None:
     scenario = Scenario().queue("research").nodes(2)
     source = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", NAMESPACE, "runs", "u1")
     scenario.gang("runs", 2, queue="research", source=source)
@@ -71,7 +71,7 @@ async def test_the_state_follows_from_the_members(members: list[tuple[str, PodPh
     assert (await told(scenario))["g"].state is state
 
 
-async def test_only_the_namespace_and_queue_that_were_asked_for_are_told() -> None:
+async def test_list_is_limited_to_the_requested_namespace_and_queue() -> None:
     scenario = Scenario().queue("research")
     scenario.job("here", 1)
     scenario.within("other").job("there", 1, queue="research")
@@ -105,7 +105,7 @@ class Reviews:
         return {"status": {"allowed": wanted == {"verb": "list", "resource": "pods", "namespace": "team-a"}}}
 
 
-async def test_whoever_may_list_the_pods_of_a_namespace_may_see_its_gangs_and_no_others() -> None:
+async def test_caller_who_may_list_pods_of_a_namespace_sees_only_its_gangs() -> None:
     reviews = Reviews()
     access = PathAccess(reviews)  # type: ignore[arg-type]
     await access.check_pods("Bearer good", "team-a")

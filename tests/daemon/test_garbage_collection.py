@@ -1,4 +1,4 @@
-"""While a cluster is read the collector leaves alone what stays; afterwards it works as before."""
+"""The collector skips the cached cluster while it is read; afterwards it works as before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
-async def test_what_was_read_is_frozen_and_the_collector_comes_back() -> None:
+async def test_cached_objects_are_frozen_and_collection_resumes() -> None:
     # CPython 3.12 freezes some objects of its own.
     frozen = gc.get_freeze_count()
     ready = asyncio.Event()
@@ -45,7 +45,7 @@ async def test_a_standby_collects_as_ever_while_it_waits_for_its_turn(monkeypatc
     await waiting
 
 
-async def test_what_the_first_cycles_made_is_frozen_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_objects_of_the_first_cycles_are_frozen_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "_FIRST_CYCLES", 0.05)
     ready = asyncio.Event()
     ready.set()

@@ -1,4 +1,4 @@
-"""PodGroups for gangs that only their pods declare: none is forgotten for what was wrong at one moment."""
+"""PodGroups for gangs declared by pods only: a temporary obstacle delays one and never loses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KIND, OTHER = (ServedKind(group, "v1alpha1", "podgroups", "PodGroup") for group 
 
 
 class Api:
-    """Takes note of what is created; refuses as often as told."""
+    """A server that records created objects and refuses the next `count` of them."""
 
     def __init__(self) -> None:
         self.created: list[str] = []
@@ -37,7 +37,7 @@ class Api:
 
 
 class Place:
-    """A gang of one pod, and whoever makes its PodGroup."""
+    """A gang of one pod, and the generator of its PodGroup."""
 
     def __init__(self) -> None:
         self.api = Api()
@@ -73,8 +73,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated_pod_groups, "_FIRST_PAUSE", 0.05)
 
 
-async def test_a_watch_that_begins_anew_at_the_wrong_moment() -> None:
-    """Between two checks nobody knew all PodGroups, and just then one was to be made."""
+async def test_watch_that_restarts_between_two_checks_loses_no_group() -> None:
+    """Between two checks the cache of PodGroups was incomplete, just as one was due."""
     place = Place()
     place.groups.check()
     place.kinds[KIND] = False
@@ -88,7 +88,7 @@ async def test_a_watch_that_begins_anew_at_the_wrong_moment() -> None:
 
 @pytest.mark.parametrize("code", [409, 404, 429, 500])
 async def test_a_refusal_that_passes(code: int) -> None:
-    """A conflict with an object that nobody ever sees is one of those."""
+    """A conflict with an object that never appears in the cache is such a refusal."""
     place = Place()
     place.api.refusals = [code]
     place.groups.check()

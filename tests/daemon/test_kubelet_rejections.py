@@ -1,4 +1,4 @@
-"""Which pods were refused by their kubelet."""
+"""Pods that their kubelet rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class World:
         self.refusals = KubeletRejections(self.state, lambda node, reason: self.told.append((node, reason)))
 
     def see(self, phase: str, reason: str = "", scheduler: str = "phalanx") -> None:
-        """What the observer does with a pod."""
+        """Pass a pod to the check as the observer does."""
         document: dict[str, Any] = {
             "metadata": {"name": "p", "namespace": "ns", "uid": "p"},
             "spec": {"schedulerName": scheduler, "nodeName": "n1", "containers": [{"name": "main"}]},
@@ -33,7 +33,7 @@ class World:
 
 
 @pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeAffinity"])
-def test_a_pod_that_is_not_admitted_is_told_once(reason: str) -> None:
+def test_rejected_pod_is_reported_once(reason: str) -> None:
     world = World()
     world.see("Pending")
     world.see("Failed", reason)
@@ -49,7 +49,7 @@ def test_a_pod_that_fails_otherwise_is_none(reason: str) -> None:
     assert world.told == []
 
 
-def test_what_happened_before_we_came_says_nothing_about_now() -> None:
+def test_rejection_before_the_scheduler_started_is_not_reported() -> None:
     world = World()
     world.see("Failed", "OutOfcpu")
     assert world.told == []

@@ -59,7 +59,7 @@ class World:
         return [evict.name for evict in self.evictions]
 
 
-def test_a_gang_that_lost_its_quorum_loses_those_who_say_that_they_go() -> None:
+def test_gang_below_quorum_loses_its_members_marked_for_eviction() -> None:
     world = World()
     world.lose("p2", "p3")
     assert world.check(1000) == []
@@ -82,13 +82,13 @@ def test_a_gang_that_is_whole_again_in_time_is_left_alone() -> None:
     assert [world.check(at) for at in (1003, 1008, 1020)] == [[], [], []]
 
 
-def test_what_another_scheduler_evicts_is_its_own_business() -> None:
+def test_pods_marked_by_another_scheduler_are_not_evicted() -> None:
     world = World(condemned="default-scheduler")
     world.lose("p2", "p3")
     assert [world.check(at) for at in (1000, 1006)] == [[], []]
 
 
-def test_who_could_not_be_evicted_stays() -> None:
+def test_pod_whose_eviction_was_refused_is_not_evicted_again_at_once() -> None:
     world = World()
     world.lose("p2", "p3")
     world.check(1000)
@@ -98,7 +98,7 @@ def test_who_could_not_be_evicted_stays() -> None:
     assert world.check(1010) == []
 
 
-def test_who_says_that_we_evict_it_and_is_not_evicted_is_told_that_it_stays() -> None:
+def test_pod_marked_for_eviction_and_not_evicted_gets_its_condition_reset() -> None:
     world = World()
     world.says("p0")
     world.says("p1", '{"scheduler":"default-scheduler"}')
@@ -110,7 +110,7 @@ def test_who_says_that_we_evict_it_and_is_not_evicted_is_told_that_it_stays() ->
     assert world.withdraws(1020) == []
 
 
-def test_who_is_being_evicted_goes() -> None:
+def test_pod_being_evicted_keeps_its_condition_until_the_eviction_is_refused() -> None:
     world = World()
     world.says("p0")
     world.check(1000)
@@ -120,7 +120,7 @@ def test_who_is_being_evicted_goes() -> None:
     assert [[*world.withdraws(at)] for at in (1021, 1024, 1025)] == [[], [], ["p0"]]
 
 
-def test_who_may_have_to_go_with_its_broken_gang_is_not_told_that_it_stays() -> None:
+def test_member_whose_broken_gang_can_still_be_evicted_keeps_its_condition() -> None:
     world = World()
     world.says("p0")
     world.says("p1")
@@ -130,7 +130,7 @@ def test_who_may_have_to_go_with_its_broken_gang_is_not_told_that_it_stays() -> 
     assert world.state.gangs[G].count(MemberState.TERMINATING) == 2
 
 
-def test_nobody_is_told_after_it_is_gone() -> None:
+def test_deleted_pod_gets_no_condition() -> None:
     world = World()
     world.says("p0")
     world.check(1000)
@@ -139,7 +139,7 @@ def test_nobody_is_told_after_it_is_gone() -> None:
     assert world.withdraws(1010) == []
 
 
-def test_the_rest_is_evicted_for_the_reason_that_the_former_process_has_told() -> None:
+def test_remaining_members_are_evicted_for_the_reason_of_the_former_process() -> None:
     world = World()
     fields = eviction_fields(
         "phalanx", Evict("u", "ns", "p0", "n1", EvictionReason.RECLAIMED, "x) by (y", "gang ns/taker")

@@ -1,4 +1,4 @@
-"""Names: every metric is declared, and what bears a name of Kubernetes' has its labels and buckets."""
+"""Metric names: every metric is declared, and Kubernetes' names have Kubernetes' labels and buckets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UPSTREAM: dict[str, tuple[Kind, set[str], tuple[float, ...]]] = {
     ),
     "leader_election_master_status": (Kind.GAUGE, {"name"}, ()),
 }
-# Words that would make one series a pod, a gang, or an object that comes and goes.
+# Label values that would create one series per pod, gang, or short-lived object.
 UNBOUNDED = {"pod", "gang", "uid", "node", "namespace", "name", "job", "job_name", "instance"}
 ours = [family for family in FAMILIES.values() if family.name.startswith("phalanx_")]
 
@@ -39,7 +39,7 @@ ours = [family for family in FAMILIES.values() if family.name.startswith("phalan
 @pytest.mark.parametrize(
     "family", [each for each in FAMILIES.values() if each not in ours], ids=lambda family: family.name
 )
-def test_what_has_a_name_of_kubernetes_is_what_it_is_there(family: MetricFamily) -> None:
+def test_metric_with_a_name_of_kubernetes_matches_its_original(family: MetricFamily) -> None:
     kind, labels, buckets = UPSTREAM[family.name]
     assert (family.kind, set(family.labels)) == (kind, labels)
     assert family.buckets == pytest.approx(buckets)

@@ -1,4 +1,4 @@
-"""What nodes really use: read from metrics.k8s.io, averaged, and forgotten when it is old."""
+"""Actual load of nodes: read from metrics.k8s.io, averaged, and dropped when it is old."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_measurement_is_read() -> None:
         assert sample_of(wrong) is None
 
 
-async def test_the_average_goes_back_ten_minutes() -> None:
+async def test_average_covers_the_last_ten_minutes() -> None:
     averages = Averages()
     for at, cpu in ((1000, 100), (1300, 400), (1600, 700)):
         averages.add_sample("n", Sample(at, cpu, 0))
@@ -35,7 +35,7 @@ async def test_the_average_goes_back_ten_minutes() -> None:
     assert averages.changes(1601) == NodesMeasured((NodeLoad("n", 550, 0),))
 
 
-async def test_what_is_older_than_five_minutes_is_forgotten_once() -> None:
+async def test_samples_older_than_five_minutes_are_dropped_at_once() -> None:
     averages = Averages()
     averages.add_sample("n", Sample(1000, 100, 7))
     assert averages.changes(1300) == NodesMeasured((NodeLoad("n", 100, 7),))
@@ -58,7 +58,7 @@ class Metrics:
         return {"items": self.items}
 
 
-async def test_a_snapshot_takes_what_is_known_now() -> None:
+async def test_snapshot_contains_the_current_load() -> None:
     metrics = Metrics()
     metrics.items = [item("a"), item("old", at="1970-01-01T00:01:00Z")]
     assert await measure(metrics) == NodesMeasured((NodeLoad("a", 250, 2**30),))  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ async def test_a_snapshot_takes_what_is_known_now() -> None:
     assert await measure(metrics) is None  # type: ignore[arg-type]
 
 
-async def test_it_is_asked_only_while_somebody_minds_and_failures_are_survived() -> None:
+async def test_load_is_read_only_while_a_plugin_uses_it_and_failures_are_survived() -> None:
     metrics, told, minds = Metrics(), list[NodesMeasured](), [False]
     loads = NodeLoads(metrics, lambda: minds[0], told.append, lambda: 1000.0, period=0.001)  # type: ignore[arg-type]
     running = asyncio.create_task(loads.run())

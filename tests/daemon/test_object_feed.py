@@ -1,4 +1,4 @@
-"""Objects come out alike one by one and many at once; who writes about gangs is told of them behind the plan."""
+"""Objects have one result, single or in batches; status writers get changed gangs after the plan."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def about(change: Upsert[PodObject]) -> ObjectRef:
     return pod_ref(*change.key, change.uid)
 
 
-async def test_gangs_are_told_of_once_everything_has_been_seen_and_then_as_they_change() -> None:
+async def test_gangs_are_reported_after_the_first_sync_and_then_on_change() -> None:
     world = World()
     world.pods("a", "b", gang="first")
     world.pods("c", gang="second")
@@ -78,22 +78,22 @@ async def test_gangs_are_told_of_once_everything_has_been_seen_and_then_as_they_
     assert set(world.told) == {"first", "second", "third"}
 
 
-async def test_what_an_object_spoke_of_is_told_although_there_is_no_gang() -> None:
+async def test_touched_gang_without_pods_is_published() -> None:
     world = World()
     world.pods("a", gang="first")
-    # An object of ours whose pods were deleted while nobody looked: somebody has to take it away.
+    # Our object whose pods were deleted during downtime: a writer has to delete it.
     world.feed.gang_touched(GangKey("default", "left behind"))
     await world.feed.publish_gangs()
     assert world.told == ["first", "left behind"]
 
 
-async def test_what_changes_while_many_are_told_of_is_told_as_well() -> None:
+async def test_gang_changed_during_a_report_is_reported_again() -> None:
     world = World()
     for number in range(1000):
         world.pods(f"p{number}", gang=f"g{number}")
     telling = asyncio.create_task(world.feed.publish_gangs())
     await asyncio.sleep(0)
-    # Others have their turn in between.
+    # Other tasks run in between.
     assert 0 < len(world.told) < 1000
     world.pods("again", gang="g0")
     world.pods("new", gang="late")
@@ -104,7 +104,7 @@ async def test_what_changes_while_many_are_told_of_is_told_as_well() -> None:
     assert all(counts[f"g{number}"] == 1 for number in range(1, 1000))
 
 
-def test_what_is_seen_before_any_cycle_has_its_time() -> None:
+def test_pod_seen_before_any_cycle_records_its_time() -> None:
     world = World()
     world.pods("a", gang="g")
     world.now = 1060.0
@@ -147,7 +147,7 @@ def test_one_that_raises_keeps_its_place_among_many(caplog: Any) -> None:
     assert "Pod default/bad failed" in caplog.text
 
 
-def test_where_no_way_is_left_the_others_still_come() -> None:
+def test_failing_handlers_do_not_end_a_batch() -> None:
     world = World()
 
     def fails(*_: object) -> list[ClusterEvent]:

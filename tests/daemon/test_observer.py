@@ -1,4 +1,4 @@
-"""The observer against the embedded API server: what is written there is known here."""
+"""The observer against the embedded API server: its state follows the stored objects."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_budget_is_followed_from_its_beginning_to_its_end(client: KubeCl
         assert not state.budgets["default"]
 
 
-async def test_who_may_not_read_budgets_schedules_without_them(
+async def test_scheduler_without_the_right_to_budgets_schedules_without_them(
     server: ApiServer, client: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("phalanx.kube.reflector.REFUSED", 0.05)
@@ -127,7 +127,7 @@ async def test_who_may_not_read_budgets_schedules_without_them(
         await until(lambda: budgets_of(state) == {"a": ()})
 
 
-async def test_a_snapshot_knows_the_same(client: KubeClient) -> None:
+async def test_snapshot_equals_the_observed_state(client: KubeClient) -> None:
     await client.create(PODS, pod("a", app="web"))
     await client.create(BUDGETS, budget({}, minAvailable=1))
     snapshot = await read_cluster(client, ["phalanx"], DialectOptions())

@@ -19,7 +19,7 @@ def of(api: ConfigMaps) -> OwnConfigMap:
     return OwnConfigMap(client, "kube-system", NAME, "things are lost")
 
 
-async def test_keys_of_others_stay_as_they_are() -> None:
+async def test_foreign_keys_are_preserved() -> None:
     api = ConfigMaps()
     api.objects[NAME] = {"metadata": {"name": NAME}, "data": {"a.json": OLD, "b.json": "theirs"}}
     mine = of(api)
@@ -28,8 +28,8 @@ async def test_keys_of_others_stay_as_they_are() -> None:
     assert api.objects[NAME]["data"] == {"a.json": "{}", "b.json": "theirs"}
 
 
-async def test_what_is_of_a_later_version_is_neither_read_nor_written(caplog: pytest.LogCaptureFixture) -> None:
-    """Nor is what stands beside it: one says something about the other."""
+async def test_content_of_a_later_version_is_neither_read_nor_written(caplog: pytest.LogCaptureFixture) -> None:
+    """The other keys are not written either, as they depend on each other."""
     api = ConfigMaps()
     api.objects[NAME] = {"metadata": {"name": NAME}, "data": {"a.json": NEW, "b.json": OLD}}
     mine = of(api)
@@ -44,5 +44,5 @@ async def test_what_is_of_a_later_version_is_neither_read_nor_written(caplog: py
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": "9"}', '{"version": null}', '{"version": 1e9}'])
-def test_what_names_no_version_is_of_none(text: str) -> None:
+def test_content_without_a_version_is_not_of_a_later_one(text: str) -> None:
     assert version_of(text) == 0

@@ -1,4 +1,4 @@
-"""Gangs that stay below their quorum because bindings failed: kept or released, as the policy states."""
+"""Gangs below their quorum after failed bindings: preserved or released, as the policy states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class World:
         self.partial = PartialGangs(state, event_publisher, self.evictions.extend, lambda: self.now)
 
     def check(self, policy: str, at: float) -> list[str]:
-        """The names of those who are evicted."""
+        """Return the names of the evicted pods."""
         self.now = at
         self.evictions.clear()
         self.partial.check(policy)
@@ -75,7 +75,7 @@ def test_release_evicts_the_members(world: World) -> None:
     assert world.check("release", 1061) == []
 
 
-def test_the_timeout_is_ten_minutes_where_nobody_states_one() -> None:
+def test_timeout_defaults_to_ten_minutes() -> None:
     world = World(cut_off(timeout=None))
     world.check("keep", 1599)
     assert world.recorded.events == []

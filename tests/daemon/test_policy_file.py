@@ -1,4 +1,6 @@
-"""The policy file of a running scheduler: good changes hold at once, bad ones are told and the old policy stays."""
+"""The policy file of a running scheduler: valid changes apply at once, invalid ones are reported and the old
+policy stays.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def test_an_unchanged_file_changes_nothing(followed: Followed) -> None:
     assert followed.taken == []
 
 
-def test_a_bad_file_is_told_once_and_the_old_policy_stays(
+def test_invalid_file_is_reported_once_and_the_old_policy_stays(
     followed: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed.write(BAD)
@@ -68,7 +70,7 @@ def test_a_bad_file_is_told_once_and_the_old_policy_stays(
     assert "alocate" in followed.file.problem
 
 
-def test_another_mistake_is_told_again(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+def test_second_mistake_is_reported_again(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
     for text in (BAD, "actions: [", BAD):
         followed.write(text)
         followed.file.reload_if_changed()
@@ -85,7 +87,7 @@ def test_a_corrected_file_holds_again(followed: Followed, good: str) -> None:
     assert ("backfill" in followed.actions()) == (good == BETTER)
 
 
-def test_a_file_that_is_gone_for_a_moment_changes_nothing(followed: Followed) -> None:
+def test_file_that_is_missing_for_a_moment_changes_nothing(followed: Followed) -> None:
     followed.path.unlink()
     followed.file.reload_if_changed()
     assert "cannot be read" in followed.file.problem

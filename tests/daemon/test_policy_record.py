@@ -1,4 +1,4 @@
-"""The policy in force in a ConfigMap: written when it is another, and what commands make of it."""
+"""The policy in force in a ConfigMap: written on change, and read by commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE, OTHER = "actions: allocate\n", "actions: allocate, backfill\n"
 
 
 class Process:
-    """One life of the scheduler, as far as its policy goes."""
+    """One run of the scheduler, with only its policy."""
 
     def __init__(self, api: ConfigMaps, text: str, names: tuple[str, ...] = ("phalanx",)) -> None:
         self.text, self.now = text, 0.0
@@ -64,7 +64,7 @@ def kept(text: str) -> ConfigMaps:
     return api
 
 
-async def test_it_is_written_when_it_is_another_and_only_then() -> None:
+async def test_policy_is_written_only_on_change() -> None:
     api = ConfigMaps()
     process = await Process(api, ONE).begin()
     await process.save()
@@ -81,7 +81,7 @@ async def test_it_is_written_when_it_is_another_and_only_then() -> None:
     assert api.objects[NAME]["data"][DATA_KEY] == DEFAULT_POLICY
 
 
-async def test_what_a_backup_puts_over_it_is_written_over_again_within_a_minute() -> None:
+async def test_record_overwritten_by_a_backup_is_rewritten_within_a_minute() -> None:
     api = ConfigMaps()
     process = await Process(api, OTHER).begin()
     await process.save()
@@ -104,7 +104,9 @@ async def test_what_a_backup_puts_over_it_is_written_over_again_within_a_minute(
     assert api.writes == writes
 
 
-async def test_who_may_not_write_it_says_so_once_and_does_not_try_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_scheduler_without_the_right_to_write_logs_it_once_and_stops_trying(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     api, asked = ConfigMaps(), list[str]()
 
     def refuse(call: HttpRequest) -> HttpResponse | None:
@@ -131,7 +133,7 @@ async def test_a_policy_that_no_object_can_hold_is_not_written(caplog: pytest.Lo
     assert len(caplog.records) == 1
 
 
-async def test_commands_go_by_what_the_scheduler_says(tmp_path: Path) -> None:
+async def test_commands_use_the_recorded_policy(tmp_path: Path) -> None:
     told = await found(kept(OTHER))
     assert (told.text, told.warning) == (OTHER, "")
     assert [str(action) for action in told.policy.actions] == [
@@ -148,7 +150,7 @@ async def test_where_no_scheduler_has_run_it_is_the_built_in_one() -> None:
     assert (told.text, told.warning) == (DEFAULT_POLICY, "")
 
 
-async def test_who_may_not_know_it_or_cannot_use_it_is_warned() -> None:
+async def test_command_that_cannot_read_or_use_the_record_warns() -> None:
     api = kept(OTHER)
     api.refuse = lambda call: status(403, "Forbidden")
     assert "give --config" in (await found(api)).warning
@@ -164,10 +166,10 @@ async def test_a_file_that_holds_none_is_refused_at_once(tmp_path: Path) -> None
         SchedulerPolicy(str(tmp_path / "nothing.yaml"))
 
 
-async def test_commands_are_about_all_names_that_the_scheduler_serves_unless_they_are_told_names(
+async def test_commands_cover_all_served_scheduler_names_unless_names_are_given(
     tmp_path: Path,
 ) -> None:
-    """After the name of another scheduler was taken over nobody has to repeat it."""
+    """After a takeover of another scheduler's name, no user has to repeat the name."""
     api, names = ConfigMaps(), ("phalanx", "volcano", "Scheduler, of plug-ins")
     process = await Process(api, ONE, names).begin()
     await process.save()
@@ -183,7 +185,7 @@ async def test_commands_are_about_all_names_that_the_scheduler_serves_unless_the
     assert len(api.writes) == 2
 
 
-async def test_names_that_nobody_tells_are_the_default(tmp_path: Path) -> None:
+async def test_scheduler_names_default_without_a_record(tmp_path: Path) -> None:
     for api in (ConfigMaps(), kept(ONE)):
         assert (await found(api)).scheduler_names == ("phalanx",)
     for text in ("[", "5", '["", 1]', "[]"):

@@ -44,7 +44,7 @@ class Room:
         return [why for why, out in self.state.nodes.allocators[VOLUMES].explain(cls.spec, slice(None)) if out[row]]
 
 
-def test_what_was_refused_is_not_asked_again_at_once() -> None:
+def test_refused_node_is_not_asked_again_at_once() -> None:
     room = Room()
     room.troubles.provisioning_failed("late", "n1", 10)
     assert room.objections(10) == room.objections(11) == [REFUSED]
@@ -55,7 +55,7 @@ def test_what_was_refused_is_not_asked_again_at_once() -> None:
     assert room.woken == 1
 
 
-def test_the_pause_grows_while_the_node_goes_on_refusing_and_is_forgotten() -> None:
+def test_pause_grows_while_the_node_refuses_and_is_reset() -> None:
     room = Room()
     for _ in range(6):
         room.troubles.provisioning_failed("late", "n1", 10)
@@ -78,7 +78,7 @@ def test_an_older_refusal_does_not_end_a_newer_one() -> None:
     assert room.objections(10) == [REFUSED]
 
 
-def test_a_class_that_is_made_anew_starts_anew() -> None:
+def test_recreated_class_starts_without_a_pause() -> None:
     room = Room()
     room.troubles.provisioning_failed("late", "n1", 10)
     room.state.apply(AllocatorFact(VOLUMES, StorageClassGone("late")))

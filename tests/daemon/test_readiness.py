@@ -1,4 +1,4 @@
-"""What a readiness probe is told, from the start to the end."""
+"""Answers to a readiness probe, from start to end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_one_that_has_seen_the_cluster_and_waits_for_its_turn_is_ready(
 @pytest.mark.parametrize("elects", [True, False])
 @pytest.mark.parametrize("seen", [True, False])
 @pytest.mark.parametrize("plans", [True, False])
-async def test_the_check_says_the_same_as_the_verdict(
+async def test_probe_and_verdict_agree(
     elects: bool, seen: bool, plans: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader has seen pods and nodes long before an answer of 500 about a queue lets it plan."""
@@ -50,8 +50,8 @@ async def test_the_check_says_the_same_as_the_verdict(
     assert scheduler.assembly.observation.readiness.checks()["synced"] == (scheduler.condition() != "")
 
 
-async def test_a_standby_tells_nothing_that_only_a_leader_decides() -> None:
-    """A sum over both replicas would count who waits twice, and the eldest of two turns would never come."""
+async def test_standby_exports_no_values_that_only_a_leader_decides() -> None:
+    """A sum over both replicas would count waiting gangs twice, and the standby's oldest turn would never end."""
 
     def told(elects: bool) -> set[str]:
         scheduler = service(elects=elects)
@@ -72,7 +72,7 @@ async def test_an_outage_of_the_api_server_does_not_end_readiness() -> None:
     assert scheduler.condition() == "scheduling"
 
 
-async def test_who_has_lost_the_lease_is_no_standby() -> None:
+async def test_scheduler_that_lost_the_lease_is_stopping_and_no_standby() -> None:
     scheduler = service(elects=True)
     scheduler.ready.set()
     assert scheduler.condition() == STOPPING

@@ -1,4 +1,4 @@
-"""Pods that run longer than they may are told so once, and before where they are killed."""
+"""Pods that exceed their run time get one event, and a warning before a kill."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
         )
 
     def check(self, at: float, policy: str = "report") -> list[tuple[str, str]]:
-        """What is told."""
+        """Return the recorded events."""
         self.now = at
         self.recorded.events.clear()
         self.exceeded.check(policy)
@@ -59,7 +59,7 @@ def test_one_event_a_gang_and_only_once(world: World) -> None:
     assert (world.counted, world.touched) == (["report"], [G])
 
 
-def test_whoever_is_killed_is_told_five_minutes_before(world: World) -> None:
+def test_pod_to_be_killed_is_warned_five_minutes_before(world: World) -> None:
     assert world.check(1299, "kill") == []
     assert world.check(1300, "kill") == [("PodGroup/g", "RunTimeEnding"), ("Pod/p0", "RunTimeEnding")]
     assert "it is evicted at 1970-01-01T00:26:40Z, when the 10m of Queue lab" in world.recorded.events[0][2]
@@ -68,13 +68,13 @@ def test_whoever_is_killed_is_told_five_minutes_before(world: World) -> None:
     assert "it is evicted (policy" in world.recorded.events[0][2]
 
 
-def test_nobody_is_told_of_an_end_that_is_none(world: World) -> None:
+def test_pod_without_an_end_is_not_warned(world: World) -> None:
     assert world.check(1500, "evict-when-needed") == []
     world.check(1600, "evict-when-needed")
     assert "it is evicted as soon as another unit needs its resources" in world.recorded.events[0][2]
 
 
-def test_a_gang_whose_pods_are_gone_is_looked_at_again(world: World) -> None:
+def test_gang_whose_pods_were_deleted_is_checked_again(world: World) -> None:
     world.check(1600)
     world.state.apply(PodRemoved("uid-p0"))
     world.state.apply(PodRemoved("uid-p1"))
@@ -84,5 +84,5 @@ def test_a_gang_whose_pods_are_gone_is_looked_at_again(world: World) -> None:
     assert world.check(1602)[0] == ("PodGroup/g", "RunTimeExceeded")
 
 
-def test_pods_of_others_and_of_their_nodes_are_left_alone() -> None:
+def test_foreign_pods_and_daemon_pods_are_ignored() -> None:
     assert World(runner("p0", scheduler="other"), runner("p1", fixture=True)).check(9999, "kill") == []

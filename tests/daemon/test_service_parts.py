@@ -59,7 +59,7 @@ class TestOrdersThatMatter:
         names = parts_with(hook)
         assert names.index("executor") < names.index("telemetry")
 
-    async def test_scheduler_uses_a_policy_before_pods_are_read_anew_under_it(self) -> None:
+    async def test_scheduler_uses_a_policy_before_pods_are_reread_under_it(self) -> None:
         assert parts_with("policy_changed") == ["scheduler", "run-time limits"]
 
     async def test_everything_that_a_plan_rests_on_is_saved(self) -> None:

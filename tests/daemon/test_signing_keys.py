@@ -62,7 +62,7 @@ async def load(secrets: Any, byte: bytes = b"k") -> tuple[Key, ...]:
 @pytest.mark.parametrize(
     "secret", [None, {"type": "Opaque"}, {"data": {}}, {"data": {"1": "c2hvcnQ=", "x": "AAAA"}}]
 )
-async def test_the_first_scheduler_makes_a_key_and_all_others_take_it(secret: dict[str, Any] | None) -> None:
+async def test_first_scheduler_creates_a_key_and_all_later_ones_use_it(secret: dict[str, Any] | None) -> None:
     secrets = FakeSecrets(secret)
     first = await load(secrets)
     assert first == (("1000", b"k" * 32),)
@@ -70,7 +70,7 @@ async def test_the_first_scheduler_makes_a_key_and_all_others_take_it(secret: di
     assert secrets.calls[-1] == "GET"
 
 
-async def test_of_two_that_start_together_both_have_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_schedulers_that_start_together_use_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phalanx.daemon.signing_keys.Backoff", partial(Backoff, base=0.001))
     secrets = FakeSecrets({"data": {}})
     put = secrets.replace
@@ -110,12 +110,14 @@ async def test_a_server_that_does_not_answer_is_waited_for(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"1": 5}, {"1": None}, {"1": "%%%"}, {"²": "AAAA"}])
-def test_what_is_no_key_is_passed_over(data: Any) -> None:
+def test_malformed_key_is_skipped(data: Any) -> None:
     assert keys_in({"data": data}) == ()
 
 
 @pytest.mark.parametrize(("fault", "said"), [(refusal(403), True), (refusal(404), False)])
-async def test_who_may_not_read_the_keys_is_told_that_marks_are_not_verified(fault: ApiError, said: bool) -> None:
+async def test_scheduler_without_the_right_to_keys_warns_that_marks_are_not_verified(
+    fault: ApiError, said: bool
+) -> None:
     secrets: Any = FakeSecrets()
     secrets.faults = [fault]
     signer, reason = await reading_signer(secrets, "kube-system")

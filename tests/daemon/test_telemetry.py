@@ -1,4 +1,4 @@
-"""Metrics: what Prometheus is told about evictions."""
+"""Metrics about evictions."""
 
 from __future__ import annotations
 

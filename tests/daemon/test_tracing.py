@@ -82,9 +82,7 @@ def test_a_cycle_has_its_stages_and_its_bindings_below_it(
     assert (bad.status.status_code, bad.status.description) == (StatusCode.ERROR, "403 Forbidden")
 
 
-def test_an_eviction_stands_below_the_cycle_that_decided_it(
-    telemetry: Telemetry, exporter: InMemorySpanExporter
-) -> None:
+def test_eviction_span_is_a_child_of_its_cycle(telemetry: Telemetry, exporter: InMemorySpanExporter) -> None:
     world = Scenario().node("n1", cpu=2).job("low", 2, cpu=1).settle()
     plan = cycle(telemetry, world.job("high", 2, cpu=1, priority=10))
     for evict in plan.evictions:

@@ -1,4 +1,4 @@
-"""The memory of usage in ConfigMaps: written when something changed, read once, and wrong content told."""
+"""The record of usage in ConfigMaps: written on change, read once, and damaged content reported."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ConfigMaps:
 
 
 class Process:
-    """One life of the scheduler, as far as usage goes."""
+    """One run of the scheduler, with only its usage."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Process:
         return record
 
     async def save(self, at: float | None = None, last: bool = False) -> list[str]:
-        """What is written at that moment."""
+        """Return the content written at that moment."""
         self.now = self.now if at is None else at
         before = len(self.api.writes)
         self.record.save(last)
@@ -121,7 +121,7 @@ async def _no_task_is_left() -> AsyncIterator[None]:
 
 
 class TestWriting:
-    async def test_nothing_is_written_while_there_is_nothing_to_tell(self, api: ConfigMaps) -> None:
+    async def test_nothing_is_written_without_usage(self, api: ConfigMaps) -> None:
         process = Process(api)
         await process.record.load()
         assert await process.save() == []
@@ -137,7 +137,7 @@ class TestWriting:
         assert labels["app.kubernetes.io/managed-by"] == "phalanx"
 
     async def test_time_alone_writes_nothing(self, api: ConfigMaps) -> None:
-        """What is held goes on being held, and what was held fades, as the stored record foretells."""
+        """Allocations continue and past usage decays, as the stored record predicts."""
         process = Process(api)
         process.hold("busy", 100)
         process.hold("once", 100)
@@ -155,7 +155,7 @@ class TestWriting:
         process.hold("c", 7)
         assert await process.save(60) == ["PATCH phalanx-usage-1"]
 
-    async def test_what_is_held_is_brought_up_to_date_now_and_then(self, api: ConfigMaps) -> None:
+    async def test_running_allocations_are_updated_periodically(self, api: ConfigMaps) -> None:
         process = Process(api, checkpoint=300)
         process.hold("busy", 100)
         assert await process.save() == ["POST phalanx-usage-0"]
@@ -166,7 +166,7 @@ class TestWriting:
         assert await process.save() == ["PATCH phalanx-usage-0"]
         assert await process.save(9000) == []
 
-    async def test_a_restart_forgets_nothing_of_what_was_held_until_then(self, api: ConfigMaps) -> None:
+    async def test_restart_preserves_all_usage_so_far(self, api: ConfigMaps) -> None:
         first = Process(api)
         first.hold("busy", 100)
         await first.save(60)
@@ -202,7 +202,7 @@ class TestWriting:
         api.refuse = lambda call: None
         assert await process.save(180) == ["POST phalanx-usage-0"]
 
-    async def test_an_object_that_somebody_deleted_or_made_is_met_as_it_is(self, api: ConfigMaps) -> None:
+    async def test_object_deleted_or_created_by_another_client_is_handled(self, api: ConfigMaps) -> None:
         process = Process(api)
         process.hold("a", 100)
         await process.save()
@@ -213,7 +213,7 @@ class TestWriting:
         stranger.hold("a", 10)
         assert await stranger.save() == ["POST phalanx-usage-0", "PATCH phalanx-usage-0"]
 
-    async def test_accounts_beyond_the_last_object_are_told_once(
+    async def test_accounts_beyond_the_last_object_are_reported_once(
         self, api: ConfigMaps, caplog: pytest.LogCaptureFixture
     ) -> None:
         process = Process(api, per_object=1)
@@ -225,7 +225,7 @@ class TestWriting:
             "the usage of 20 accounts is stored; the usage of further accounts is lost with this process"
         ]
 
-    async def test_it_looks_once_a_period(self, api: ConfigMaps) -> None:
+    async def test_record_is_checked_once_a_period(self, api: ConfigMaps) -> None:
         process = Process(api, period=0.001)
         process.hold("a", 1)
         written = asyncio.Event()
@@ -240,7 +240,7 @@ class TestWriting:
 
 
 class TestReading:
-    async def test_another_process_goes_on_where_it_was(self, api: ConfigMaps) -> None:
+    async def test_next_process_continues_from_the_record(self, api: ConfigMaps) -> None:
         first = Process(api)
         for name, amount in (("a", 100), ("b", 2**45)):
             first.hold(name, amount)
@@ -254,7 +254,7 @@ class TestReading:
             assert history.decayed(record, 3 * HOUR) == {"memory": pytest.approx(57.5)}
             assert history.spent(record, 3 * HOUR) == {"memory": (200 + 40) * HOUR * 1000}
 
-    async def test_what_was_read_is_not_written_again(self, api: ConfigMaps) -> None:
+    async def test_record_just_read_is_not_written_again(self, api: ConfigMaps) -> None:
         first = Process(api)
         first.hold("a", 100)
         await first.save(HOUR)
@@ -276,7 +276,7 @@ class TestReading:
         assert names(api, 0) == {"b", "c"}
         assert names(api, 1) == {"a", "d"}
 
-    async def test_it_waits_for_an_answer(
+    async def test_record_is_not_written_before_it_was_read(
         self, api: ConfigMaps, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("phalanx.daemon.controllers.own_config_map.Backoff", partial(Backoff, base=0.001))
@@ -299,7 +299,7 @@ class TestReading:
             "configmap kube-system/phalanx-usage-0 cannot be read yet: broken"
         ]
 
-    async def test_without_the_right_to_read_it_starts_anew(
+    async def test_scheduler_without_the_right_to_read_starts_without_usage(
         self, api: ConfigMaps, caplog: pytest.LogCaptureFixture
     ) -> None:
         api.refuse = lambda call: status(403, "Forbidden")
@@ -317,7 +317,7 @@ class TestReading:
             ({"usage.json": '{"version": 1}'}, "accounts is not a list, its history is lost"),
         ],
     )
-    async def test_damaged_content_is_told_with_object_and_key(
+    async def test_damaged_content_is_reported_with_object_and_key(
         self, api: ConfigMaps, caplog: pytest.LogCaptureFixture, data: dict[str, str], told: str
     ) -> None:
         api.objects["phalanx-usage-0"] = {"metadata": {"name": "phalanx-usage-0"}, "data": data}
@@ -330,7 +330,7 @@ class TestReading:
         assert await process.save() == ["PATCH phalanx-usage-0"]
         assert names(api, 0) == {"a"}
 
-    async def test_what_a_newer_phalanx_wrote_is_left_alone(
+    async def test_record_of_a_newer_version_is_not_changed(
         self, api: ConfigMaps, caplog: pytest.LogCaptureFixture
     ) -> None:
         """An upgrade that is taken back, or that has got half way."""
@@ -358,13 +358,13 @@ class TestReading:
 class TestText:
     KEY = AccountKey(Tree.NAMESPACE, "ns", "team")
 
-    def test_it_survives_the_way_there_and_back(self) -> None:
+    def test_usage_survives_encoding_and_decoding(self) -> None:
         usage = AccountUsage(
             self.KEY, 7, {"cpu": 2**60}, {"cpu": 0.1 + 0.2}, 86_400_000, {"memory": 2**53 * 86_400_000 * 31}
         )
         assert decode(encode([usage])) == ([usage], [])
 
-    def test_the_same_usage_is_the_same_text(self) -> None:
+    def test_equal_usage_has_equal_text(self) -> None:
         one = AccountUsage(self.KEY, 7, {"cpu": 1, "memory": 2})
         two = AccountUsage(AccountKey(Tree.QUEUE, "q"), 7)
         assert encode([one, two]) == encode([two, AccountUsage(self.KEY, 7, {"memory": 2, "cpu": 1})])

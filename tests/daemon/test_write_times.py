@@ -1,4 +1,4 @@
-"""How long pods wait for their bindings, gangs' bindings take together, and evicted pods stay."""
+"""Durations: bindings of pods, all bindings of a gang, and terminations of evicted pods."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestBindings:
         sli = "scheduler_pod_scheduling_sli_duration_seconds"
         assert registry.get_sample_value(f"{sli}_count", {"attempts": "15+"}) == 1
 
-    def test_what_is_not_bound_has_no_duration(self, registry: CollectorRegistry, clock: Clock) -> None:
+    def test_unbound_pod_has_no_duration(self, registry: CollectorRegistry, clock: Clock) -> None:
         times, pod = BindTimes(registry, clock), bind("a")
         times.decided([pod])
         times.answered(BindResult(pod, BindOutcome.REFUSED))
@@ -93,9 +93,7 @@ class TestBindings:
         assert registry.get_sample_value("phalanx_gang_bind_span_seconds_count") == 1
         assert registry.get_sample_value("phalanx_gang_bind_span_seconds_sum") == 2
 
-    def test_what_is_kept_of_those_who_were_refused_is_bounded(
-        self, registry: CollectorRegistry, clock: Clock
-    ) -> None:
+    def test_memory_of_refused_pods_is_bounded(self, registry: CollectorRegistry, clock: Clock) -> None:
         times = BindTimes(registry, clock)
         for number in range(50_000):
             times.refused(f"uid-{number}")
@@ -107,7 +105,9 @@ class TestEvictions:
         evict = Evict(f"uid-{name}", "ns", name, "n1", EvictionReason.PREEMPTED, "", gang=gang, cause=cause)
         times.answered(EvictResult(evict, EvictionOutcome.EVICTED))
 
-    def test_a_pod_leaves_from_the_order_until_it_is_gone(self, registry: CollectorRegistry, clock: Clock) -> None:
+    def test_termination_lasts_from_the_deletion_request_until_the_pod_is_gone(
+        self, registry: CollectorRegistry, clock: Clock
+    ) -> None:
         times = EvictionTimes(registry, clock)
         self.order(times, "a", "c1")
         clock.now += 30
@@ -128,7 +128,7 @@ class TestEvictions:
         self.order(times, "a", "c9")
         assert registry.get_sample_value(repeated) == 1
 
-    def test_what_is_long_ago_or_concerns_others_is_none(self, registry: CollectorRegistry, clock: Clock) -> None:
+    def test_old_and_foreign_deletions_have_no_duration(self, registry: CollectorRegistry, clock: Clock) -> None:
         times = EvictionTimes(registry, clock)
         for number in range(8):
             self.order(times, "a", f"c{number}")

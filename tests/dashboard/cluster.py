@@ -28,7 +28,7 @@ Object = dict[str, Any]
 PATIENCE = 60.0
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
-#: What a tenant of `ours` may never read, wherever it looks.
+#: Names that a tenant of `ours` may never read, in any view.
 SECRETS = ("hidden-ns", "covert-train", "covert-queue", "shy-node", "quiet-pod")
 
 
@@ -56,7 +56,7 @@ class Site:
         (self.directory / "dashboard.kubeconfig").write_text(json.dumps(config))
 
     async def apply(self, manifests: list[Object]) -> None:
-        """As `phalanx install` does; what is there already stays."""
+        """Apply objects as `phalanx install` does; existing ones stay."""
         for each in manifests:
             group = "/api/v1" if each["apiVersion"] == "v1" else f"/apis/{each['apiVersion']}"
             where = f"/namespaces/{each['metadata']['namespace']}" if "namespace" in each["metadata"] else ""
@@ -67,7 +67,7 @@ class Site:
                     raise
 
     async def member(self, name: str, active: Object, has: Object | None = None, **spec: Any) -> None:
-        """A MemberCluster, with what its hub says of it."""
+        """Create a MemberCluster, with the status that its hub publishes."""
         document = {
             "apiVersion": MEMBER_CLUSTERS.api_version,
             "kind": MEMBER_CLUSTERS.kind,
@@ -166,7 +166,7 @@ class Site:
 
 
 class Page:
-    """A dashboard that is served, and somebody who asks it."""
+    """A served dashboard, and its client."""
 
     def __init__(self, served: Dashboard, session: aiohttp.ClientSession, login: Login) -> None:
         self.served = served

@@ -30,7 +30,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 
 @contextlib.asynccontextmanager
 async def seeded_site(directory: Path, *, installed: bool = False) -> AsyncIterator[Site]:
-    """A server of its own, with what both `seed`s put there; with the page's own account if `installed`."""
+    """A server of its own, with the objects of both `seed`s; with the page's own account if `installed`."""
     server = ApiServer(ServerOptions(controllers=frozenset({"definitions", "clusterroles"})))
     await server.start()
     server.write_kubeconfig(directory / "kubeconfig")
@@ -48,7 +48,10 @@ async def seeded_site(directory: Path, *, installed: bool = False) -> AsyncItera
 
 
 async def seed(site: Site) -> None:
-    """`ours` waits for what `hidden-ns` has; each may see itself alone."""
+    """Create two namespaces:
+
+    `ours` waits for room that `hidden-ns` uses; the user of each may see only its own.
+    """
     site.token("ours")
     site.token("hidden-ns")
     await site.node("node-1", "r1", **{"nvidia.com/gpu": "4"})
@@ -104,6 +107,6 @@ async def page(site: Site) -> AsyncIterator[Page]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared(site: Site) -> AsyncIterator[Page]:
-    """In the cluster: people bring tokens."""
+    """A dashboard as in the cluster: users bring tokens."""
     async with site.dashboard("token") as made:
         yield made

@@ -1,4 +1,4 @@
-"""Shares over weeks: the page has what the accounts have for who may see the queue, or says that it has none."""
+"""Shares over weeks: viewers of a queue get its accounting, or the message that there is none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def recorded(file: Path, *pods: object, now: int) -> Database:
     return database
 
 
-async def test_days_are_exact_also_across_midnight_and_for_what_still_runs(tmp_path: Path) -> None:
+async def test_days_are_exact_across_midnight_and_for_running_jobs(tmp_path: Path) -> None:
     over = a_pod("over", "a", queue="red", bound=T0 + 22 * HOUR, ended=T0 + 25 * HOUR, outcome=PodOutcome.SUCCEEDED)
     runs = a_pod("runs", "b", queue="blue", bound=T0 + DAY)
     database = recorded(tmp_path / "accounts.db", over, runs, now=T0 + DAY + 6 * HOUR)
@@ -44,7 +44,7 @@ async def test_days_are_exact_also_across_midnight_and_for_what_still_runs(tmp_p
     assert later["cpu"] == {"red": [HOUR * 1000], "blue": [6 * HOUR * 1000]}
 
 
-async def test_the_page_has_what_each_queue_held_on_average(site: Site, tmp_path: Path) -> None:
+async def test_page_shows_the_average_usage_of_each_queue(site: Site, tmp_path: Path) -> None:
     now = int(time.time())
     yesterday = now - now % DAY - DAY
     ended = {"ended": yesterday + 12 * HOUR, "outcome": PodOutcome.SUCCEEDED}

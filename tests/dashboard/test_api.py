@@ -1,4 +1,4 @@
-"""What the page is told is what the schema says, and what `phalanx why` and `phalanx queue` say."""
+"""Answers to the page follow the schema, and equal those of `phalanx why` and `phalanx queue`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
 
 
 async def closed_schema(page: Page) -> Any:
-    """With everything forbidden that it does not name: what is not in it is not answered."""
+    """Return the schema with every unnamed field forbidden: undeclared fields are errors."""
     status, body = await page.ask("/api/v1/schema.json", token="")
     assert status == 200
     schema = json.loads(body)
@@ -34,9 +34,10 @@ async def closed_schema(page: Page) -> Any:
 
 
 def check(schema: Any, path: str, answer: object) -> None:
-    """Raise ValidationError unless `answer` is as the schema says.
+    """Raise ValidationError unless `answer` follows the schema.
 
-    The first test checks the schema itself, once: that takes 100 times as long as to check an answer."""
+    The first test checks the schema itself, once: that is 100 times slower than to check an answer.
+    """
     jsonschema.Draft202012Validator({**schema["answers"][path], "$defs": schema["$defs"]}).validate(answer)
 
 
@@ -63,7 +64,7 @@ async def test_the_schema_would_notice_an_answer_of_another_form(page: Page) -> 
         check(schema, "GET /api/v1/tables/gangs", answer)
 
 
-async def test_a_gang_that_waits_says_why_and_what_would_help(page: Page) -> None:
+async def test_waiting_gang_has_a_reason_and_a_fix(page: Page) -> None:
     rows = await page.rows("gangs")
     assert rows["hidden-ns/covert-train"]["state"] == "Starting"
     waiting = rows["ours/impossible"]
@@ -77,15 +78,15 @@ async def test_a_gang_that_waits_says_why_and_what_would_help(page: Page) -> Non
     assert {each["state"] for each in answer["members"]} == {"Pending"}
 
 
-async def test_who_would_leave_is_told(page: Page) -> None:
-    """`train` deserves what `covert-train` has borrowed."""
+async def test_pods_that_would_be_evicted_are_listed(page: Page) -> None:
+    """`train` deserves the share that `covert-train` has borrowed."""
     answer = await page.json("gangs/ours/train")
     assert answer["why"]["evictions"] is not None
     leaving = {each["gang"] for each in answer["why"]["evictions"]["pods"]}
     assert leaving == {"hidden-ns/covert-train"}
 
 
-async def test_queues_have_what_phalanx_queue_tells(page: Page) -> None:
+async def test_queues_equal_the_answer_of_phalanx_queue(page: Page) -> None:
     rows = await page.rows("queues")
     queue = rows["queue/covert-queue"]["queue"]
     assert queue["used"]["nvidia.com/gpu"] == "8"
@@ -100,14 +101,14 @@ async def test_queues_have_what_phalanx_queue_tells(page: Page) -> None:
     await until(remembered, "the share in the history")
 
 
-async def test_nodes_have_what_is_free(page: Page) -> None:
+async def test_nodes_show_free_amounts(page: Page) -> None:
     node = (await page.rows("nodes"))["shy-node"]
     assert node["rack"] == "r2"
     assert (node["offered"]["nvidia.com/gpu"], node["free"]["nvidia.com/gpu"]) == (4, 0)
     assert node["free"]["cpu"] == 6000
 
 
-async def test_evictions_are_told_from_their_events(page: Page) -> None:
+async def test_evictions_are_read_from_their_events(page: Page) -> None:
     await until(lambda: page_has(page, "evictions", 2), "both evictions")
     rows = (await page.rows("evictions")).values()
     # (Tests of other files evict pods on the same server.)
@@ -121,7 +122,7 @@ async def page_has(page: Page, table: str, count: int) -> bool:
     return len(await page.rows(table)) >= count
 
 
-async def test_what_comes_and_goes_is_streamed_without_another_list(site: Site, page: Page) -> None:
+async def test_created_and_deleted_objects_are_streamed_without_a_second_list(site: Site, page: Page) -> None:
     listed = await page.json("tables/gangs")
     path = f"/api/v1/stream?tables=gangs:{listed['version']}&epoch={listed['epoch']}"
     headers = {"Authorization": f"Bearer {page.token}"}
@@ -158,7 +159,7 @@ async def next_event(answer: Any) -> dict[str, Any]:
             found["data"] = json.loads(value)
 
 
-async def test_who_comes_back_gets_what_has_changed_since_and_a_stranger_lists_again(
+async def test_returning_client_gets_the_changes_since_and_an_unknown_one_lists_again(
     site: Site, page: Page
 ) -> None:
     listed = await page.json("tables/gangs")
@@ -179,7 +180,7 @@ async def row_is_there(page: Page, row: str) -> bool:
     return row in await page.rows("gangs")
 
 
-async def test_a_pod_that_is_gone_stays_in_the_timeline(site: Site, page: Page) -> None:
+async def test_deleted_pod_stays_in_the_timeline(site: Site, page: Page) -> None:
     await site.gang("ours", "short", 1, requests={"cpu": "500m"})
     await until(lambda: row_is_there(page, "ours/short"), "the gang")
     await site.client.delete("/api/v1/namespaces/ours/pods/short-0", grace_seconds=0)
@@ -193,7 +194,7 @@ async def test_a_pod_that_is_gone_stays_in_the_timeline(site: Site, page: Page) 
 
 
 @pytest.mark.slow
-async def test_a_what_if_question_is_answered_as_the_command_answers_it(page: Page) -> None:
+async def test_what_if_question_has_the_answer_of_the_command(page: Page) -> None:
     schema = await closed_schema(page)
     question = json.dumps({"gang": "ours/impossible", "namespace": "ours"})
     status, body = await page.ask("/api/v1/what-if", method="POST", data=question)
@@ -212,7 +213,7 @@ async def test_a_what_if_question_is_answered_as_the_command_answers_it(page: Pa
         assert (status, words in body.decode()) == (400, True), body
 
 
-async def test_the_page_is_served_with_strict_headers_and_nothing_of_others(page: Page) -> None:
+async def test_page_has_strict_headers_and_no_third_party_content(page: Page) -> None:
     async with page.session.get(page.url + "/") as answer:
         assert answer.headers["Content-Security-Policy"] == POLICY
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -234,8 +235,8 @@ async def test_no_path_leads_out_of_the_static_files(page: Page) -> None:
         assert status in (403, 404), path
 
 
-async def test_a_gang_whose_members_are_gone_says_that_they_were_evicted(site: Site, page: Page) -> None:
-    """As `phalanx why` does, from the event that the eviction left."""
+async def test_gang_without_members_reports_their_eviction(site: Site, page: Page) -> None:
+    """The message equals that of `phalanx why`, from the event of the eviction."""
     await site.gang("ours", "victim", 0, queue="our-queue", minimum=2)
     path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ours/podgroups/victim"
     uid = (await site.client.get(path))["metadata"]["uid"]
@@ -253,13 +254,13 @@ async def test_a_gang_whose_members_are_gone_says_that_they_were_evicted(site: S
     await site.client.delete(path)
 
 
-async def test_who_waits_is_told_when_it_starts_or_why_nobody_can_say(page: Page) -> None:
+async def test_waiting_gang_shows_its_start_time_or_the_reason_for_none(page: Page) -> None:
     start = (await page.json("gangs/ours/impossible"))["why"]["start"]
     assert start["reason"] == "CannotEverRun"
     assert start["message"]
 
 
-async def test_maintenance_and_reservations_stand_on_the_axis_of_time(site: Site, page: Page) -> None:
+async def test_maintenance_and_reservations_are_drawn_on_the_time_axis(site: Site, page: Page) -> None:
     later = "2999-01-01T00:00:00Z"
     window = {"nodes": {"names": ["node-1"]}, "start": format_moment(int(time.time()) + 3600), "duration": "1h"}
     for name, start in (("soon", window["start"]), ("some-day", later)):
@@ -275,7 +276,7 @@ async def test_maintenance_and_reservations_stand_on_the_axis_of_time(site: Site
         await site.client.delete(f"{WINDOWS}/{name}")
 
 
-async def test_a_gang_whose_pods_cannot_be_created_says_why_as_the_command_does(site: Site, page: Page) -> None:
+async def test_gang_whose_pods_cannot_be_created_shows_the_reason_of_the_command(site: Site, page: Page) -> None:
     """Its job has no pods, because they are refused: there is no pod that could say so."""
     container = {"name": "c", "image": "x"}
     job = {

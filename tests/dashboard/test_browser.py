@@ -1,6 +1,6 @@
-"""The page in a real browser: every view, live changes, login, and a tenant who must not see.
+"""The page in a real browser: every view, live changes, login, and a tenant with limited rights.
 
-Whatever is looked at: no error on the console, nothing that the content policy has to stop, no request elsewhere.
+In every view: no error on the console, nothing blocked by the content policy, no request to another host.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ VIEWS = {
 
 
 class Tab:
-    """A tab that notes what a person would not want to happen."""
+    """A tab that records errors, blocked content and foreign requests."""
 
     def __init__(self, tab: Any, origin: str) -> None:
         self.tab = tab
@@ -135,7 +135,7 @@ async def test_every_view_is_drawn_and_fits(browser: Any, page: Page, options: d
             assert wide <= 0, f"{view} is {wide} pixels too wide"
 
 
-async def test_the_ticket_is_gone_from_the_address_and_a_reload_stays_logged_in(browser: Any, page: Page) -> None:
+async def test_ticket_is_removed_from_the_address_and_a_reload_stays_logged_in(browser: Any, page: Page) -> None:
     async with logged_in(browser, page) as tab:
         assert "login=" not in tab.tab.url
         await tab.tab.reload()
@@ -151,13 +151,13 @@ async def test_why_a_gang_waits_is_one_look_away(browser: Any, page: Page) -> No
         text = await tab.text()
         assert "Insufficient cpu" in text
         assert "phalanx why podgroup/impossible -n ours" in text
-        # Once, though evictions are told not to help for the same reason.
+        # The reason is shown once, though eviction attempts fail for the same reason.
         told = await tab.tab.locator("section.why").inner_text()
         assert told.count("request at most 8 cpu per pod") == 1
         assert await tab.tab.locator("svg.timeline rect").count() == 2
 
 
-async def test_shares_over_weeks_are_drawn_from_the_accounts_or_said_to_be_missing(
+async def test_shares_over_weeks_are_drawn_from_accounting_or_reported_missing(
     browser: Any, site: Site, page: Page, tmp_path: Path
 ) -> None:
     async with logged_in(browser, page) as tab:
@@ -220,9 +220,7 @@ async def test_a_name_that_is_markup_is_text(browser: Any, site: Site, page: Pag
         assert await tab.tab.locator("main img").count() == 0
 
 
-async def test_a_tenant_logs_in_with_a_token_and_sees_no_name_of_others(
-    browser: Any, site: Site, shared: Page
-) -> None:
+async def test_tenant_logs_in_with_a_token_and_sees_no_foreign_name(browser: Any, site: Site, shared: Page) -> None:
     async with tab_of(browser, shared) as tab:
         await tab.go("/gangs")
         await tab.tab.get_by_label("Token").fill(site.token("ours"))

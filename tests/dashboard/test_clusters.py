@@ -1,4 +1,4 @@
-"""The page at a hub: where gangs are, and who may see it."""
+"""The page at a hub: clusters of gangs, and the rights to see them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.dashboard.cluster import Page, Site, until
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
 
 
-async def test_clusters_say_whether_they_answer_and_what_is_there(page: Page) -> None:
+async def test_clusters_show_reachability_and_content(page: Page) -> None:
     rows = await page.rows("clusters")
     assert (rows["west"]["active"], rows["west"]["cost"], rows["west"]["gangs"]) == ("True", 2, {"Granted": 1})
     assert (rows["east"]["active"], rows["east"]["state"], rows["east"]["reason"]) == ("False", "Drain", "Silent")
@@ -20,7 +20,7 @@ async def test_clusters_say_whether_they_answer_and_what_is_there(page: Page) ->
     assert "unknown" not in rows["west"]
 
 
-async def test_a_gang_says_where_it_is_and_what_every_cluster_answered(page: Page) -> None:
+async def test_gang_shows_its_cluster_and_the_answer_of_every_cluster(page: Page) -> None:
     rows = {row["name"]: row["dispatch"] for row in (await page.rows("dispatches")).values()}
     train = rows["train"]
     assert (train["phase"], train["cluster"], train["epoch"]) == ("Granted", "west", 2)
@@ -33,7 +33,9 @@ async def test_a_gang_says_where_it_is_and_what_every_cluster_answered(page: Pag
     assert train["change"] == ""
 
 
-async def test_a_tenant_sees_where_his_gangs_are_and_no_other_cluster_s_numbers(site: Site, shared: Page) -> None:
+async def test_tenant_sees_clusters_of_own_gangs_and_no_numbers_of_further_clusters(
+    site: Site, shared: Page
+) -> None:
     ours = site.token("ours")
     assert (await shared.json("session", token=ours))["hub"] is True
     rows = await shared.rows("dispatches", token=ours)
@@ -44,7 +46,7 @@ async def test_a_tenant_sees_where_his_gangs_are_and_no_other_cluster_s_numbers(
     assert b"you lack the right to list memberclusters" in body
 
 
-async def test_what_changes_is_counted_anew(site: Site, page: Page) -> None:
+async def test_changed_clusters_are_counted_again(site: Site, page: Page) -> None:
     table = page.served.watch.tables["clusters"]
     await site.dispatch("ours", "mover", {"phase": "Copying", "epoch": 1, "cluster": "west"})
     await until(lambda: b'"Copying":1' in (table.get("west") or b""), "a gang that is sent")

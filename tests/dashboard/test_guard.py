@@ -1,4 +1,4 @@
-"""Who may reach the page: names, origins, tickets, limits; and what it ships is what its makers published."""
+"""Access to the page: host names, origins, tickets, limits; and its unmodified vendored libraries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VENDORED = {
 STATIC = Path(str(resources.files("phalanx.dashboard"))) / "static"
 
 
-def test_vendored_libraries_are_what_was_published() -> None:
+def test_vendored_libraries_equal_their_published_versions() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (STATIC / "vendor").iterdir()}
     assert found == VENDORED
 
@@ -69,7 +69,7 @@ def test_a_ticket_is_good_once() -> None:
         asyncio.run(login.viewer(first))
 
 
-def test_who_asks_too_often_waits_and_nobody_else_does() -> None:
+def test_client_with_too_many_requests_waits_and_no_other_client_does() -> None:
     now = [0.0]
     limits = RateLimits(per_address=2, in_all=100, clock=lambda: now[0])
     assert [limits.allow("a") for _ in range(5)] == [True] * 4 + [False]
@@ -87,7 +87,7 @@ def eviction(number: int) -> EvictionRow:
     return EvictionRow(id=str(number), when="", namespace="a", pod="p", reason="Preempted", message="")
 
 
-def test_a_table_tells_only_what_changed_and_only_to_who_sees_it() -> None:
+def test_table_sends_only_changed_rows_and_only_to_viewers_with_the_right() -> None:
     tables = Tables()
     table = tables["evictions"]
     for number in range(3):
@@ -105,7 +105,7 @@ def test_a_table_tells_only_what_changed_and_only_to_who_sees_it() -> None:
     assert table.since(delta.version + 1, lambda scope: True) is None  # of another process
 
 
-def test_starts_stand_on_the_axis_of_time_for_who_sees_their_namespace() -> None:
+def test_starts_are_drawn_for_viewers_of_their_namespace() -> None:
     starts = [
         PlannedStart("q", 4, PromisedStart(no_later_than="2026-01-01T01:00:00Z"), GangKey("a", "kept")),
         PlannedStart("q", 1, PromisedStart(planned="2026-01-01T00:30:00Z"), None, "b/alone"),
@@ -146,8 +146,9 @@ async def test_a_body_that_is_too_large_is_refused(page: Page) -> None:
 
 @contextlib.asynccontextmanager
 async def started(*arguments: str) -> AsyncIterator[tuple[str, list[str]]]:
-    """The command in a process of its own, which has to end well when it is told to: the line that it prints, and
-    afterwards what it wrote to stderr."""
+    """Start the command as a process that must end cleanly on a signal; yield the printed line, and later its
+    stderr.
+    """
     child = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -169,7 +170,7 @@ async def started(*arguments: str) -> AsyncIterator[tuple[str, list[str]]]:
 
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_command_prints_an_address_and_ends_when_told(site: Site, tmp_path: Path) -> None:
+async def test_command_prints_an_address_and_ends_on_signal(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "address"
     command = ["dashboard", "--kubeconfig", str(site.directory / "kubeconfig"), "--address-file", str(file)]
     async with started("-m", "phalanx.cli", *command) as (line, _):
@@ -186,10 +187,10 @@ async def test_the_command_prints_an_address_and_ends_when_told(site: Site, tmp_
 
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
-async def test_when_the_scheduler_goes_by_another_policy_so_does_the_page_under_its_old_address(
+async def test_page_follows_a_changed_policy_of_the_scheduler_under_its_old_address(
     site: Site, tmp_path: Path
 ) -> None:
-    """Sessions go on; what the page says of the policy is that of the scheduler."""
+    """Sessions continue; the page shows the policy of the scheduler."""
     place, name = "policy-test", "phalanx-policy-in-force"
     await site.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}])
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
@@ -205,7 +206,7 @@ async def test_when_the_scheduler_goes_by_another_policy_so_does_the_page_under_
             token = (await answer.json())["token"]
 
         async def has_rights() -> bool | None:
-            """Whether any queue has a share by right; None while nobody answers."""
+            """Return whether any queue has a deserved share; None while the page does not answer."""
             headers = {"Authorization": f"Bearer {token}"}
             try:
                 async with session.get(f"{url}/api/v1/tables/queues", headers=headers) as answer:

@@ -13,7 +13,8 @@ from tests.dashboard.test_orders import exists
 __all__ = ["browser", "pytestmark"]
 
 SIZES = [(1280, 800), (1024, 768), (390, 844)]
-# What is cut: the page itself, and words in what does not scroll. Messages may end in an ellipsis, with a title.
+# Clipped content: the page itself, and words in elements that do not scroll. Messages may end in an ellipsis,
+# with a title.
 _CUT = """() => {
   const wrong = [];
   const wide = document.documentElement.scrollWidth;
@@ -51,7 +52,7 @@ async def test_nothing_is_cut_off(browser: Any, page: Page, size: tuple[int, int
             assert await tab.tab.evaluate(_CUT) == [], view
 
 
-async def test_a_gang_is_cancelled_only_after_it_was_said_what_goes(browser: Any, site: Site) -> None:
+async def test_gang_is_cancelled_only_after_its_pods_were_listed(browser: Any, site: Site) -> None:
     await site.gang("ours", "unwanted", 1, requests={"cpu": "900"})
     group = f"{VOLCANO}/namespaces/ours/podgroups/unwanted"
     async with site.dashboard(writes=True) as page, logged_in(browser, page) as tab:

@@ -1,8 +1,8 @@
-"""How the page looks at three sizes, compared with how it looked when somebody last looked at it.
+"""Appearance of the page at three sizes, compared with the last reviewed pictures.
 
-Pictures are compared as thumbnails of grey cells of 16 x 16 pixels: other fonts and ages of seconds do not matter,
-but a column that is gone, a card that has moved or a colour that is lost does. After a change that is meant, look
-at the page and make them anew: `PHALANX_NEW_LOOKS=1 pytest tests/dashboard/test_looks.py`.
+Pictures are compared as thumbnails of grey cells of 16 x 16 pixels: other fonts and ages of seconds do not
+matter, but a missing column, a moved card or a lost colour does. After an intended change, look at the page and
+record new pictures: `PHALANX_NEW_LOOKS=1 pytest tests/dashboard/test_looks.py`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ VIEWS = {
     "clusters": ("/clusters", "Clusters"),
     "what-if": ("/what-if", "What if"),
 }
-#: Greys of 256: the mean difference of two looks that are the same, and by how much one cell may differ, but for so
-#: many of a hundred.
+#: Greys of 256: allowed mean difference of two equal looks, allowed difference of one cell, and the per cent of
+#: cells beyond it.
 MEAN, CELL, ODD_CELLS = 0.7, 24, 0.7
 # How wide and tall letters are here: with other fonts lines break elsewhere, and every page looks different.
 _FONTS = """() => {
@@ -50,8 +50,8 @@ _FONTS = """() => {
   };
   return ["p", "h1", "code"].map(width).join(" ");
 }"""
-# (The queues' table draws the last hour, which a cluster that has just been made has not seen.)
-# What is still being drawn is looked at again.
+# (The queues' table draws the last hour, which a new cluster lacks.) A page that still draws is photographed
+# again.
 _TRIES = 10
 # A picture as greys of 0 to 255, one for each cell, row by row; and as a small picture of them.
 _SMALL = """async ([picture, cell]) => {
@@ -78,7 +78,9 @@ async def still(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_it_looks_as_it_did(browser: Any, still: Page, size: tuple[int, int], scheme: str) -> None:
+async def test_page_looks_like_its_reviewed_picture(
+    browser: Any, still: Page, size: tuple[int, int], scheme: str
+) -> None:
     viewport = {"width": size[0], "height": size[1]}
     wrong: dict[str, str] = {}
     context = await browser.new_context()
@@ -117,7 +119,7 @@ async def test_it_looks_as_it_did(browser: Any, still: Page, size: tuple[int, in
 
 
 async def look(tab: Tab, desk: Any) -> Any:
-    """Without what is drawn of the time that passes."""
+    """Return a picture without the parts that show passing time."""
     shot = base64.b64encode(
         await tab.tab.screenshot(mask=[tab.tab.locator(".chart")], mask_color="#808080")
     ).decode()
@@ -125,7 +127,7 @@ async def look(tab: Tab, desk: Any) -> Any:
 
 
 def differs(was: list[int], now: list[int]) -> str:
-    """How two looks differ; "" where they are the same to a person."""
+    """Return the difference of two looks; "" where a person sees none."""
     if len(was) != len(now):
         return f"{len(was)} cells became {len(now)}"
     apart = [abs(before - after) for before, after in zip(was, now, strict=True)]
@@ -133,7 +135,7 @@ def differs(was: list[int], now: list[int]) -> str:
     return f"mean difference {mean:.1f}, {odd:.1f} % of the cells" if mean > MEAN or odd > ODD_CELLS else ""
 
 
-async def test_a_card_that_has_gone_is_noticed() -> None:
+async def test_missing_card_is_detected() -> None:
     page = [240] * 4000
     card = [240] * 1200 + [120] * 600 + [240] * 2200
     assert differs(page, [*page[:-10], *[0] * 10]) == ""

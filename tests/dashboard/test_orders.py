@@ -1,4 +1,6 @@
-"""Orders from the page: the viewer's own rights decide, each leaves one line, and no other page can give one."""
+"""Orders from the page: the viewer's own rights decide, each order is logged once, and no other page can send
+one.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ async def order(
 
 
 async def confirmed(page: Page, verb: str, name: str, **what: Any) -> tuple[int, dict[str, Any]]:
-    """As the page does: it asks what would happen, then confirms just that."""
+    """Send an order as the page does: preview the effect, then confirm exactly that."""
     status, told = await order(page, verb, name, **what)
     assert status == 200, told
     assert not told["done"]
@@ -70,7 +72,7 @@ async def allow_here(site: Site, name: str, rule: dict[str, Any], account: str) 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def writing(site: Site) -> AsyncIterator[Page]:
-    """In the cluster, with writes switched on and the right that they need."""
+    """A dashboard in the cluster, with writes enabled and the right that they need."""
     rule = {
         "apiGroups": ["", "authentication.k8s.io"],
         "resources": ["*"],
@@ -86,7 +88,7 @@ async def writing(site: Site) -> AsyncIterator[Page]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reader(site: Site) -> str:
-    """The token of somebody who may look at `ours`, and change nothing."""
+    """Return the token of a user with read rights to `ours`."""
     await site.client.create("/api/v1/namespaces/ours/serviceaccounts", {"metadata": {"name": "looker"}})
     see = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
     await allow_here(site, "look", see, "looker")
@@ -105,7 +107,7 @@ async def exists(site: Site, path: str) -> bool:
     return True
 
 
-async def test_a_tenant_cancels_his_gang_and_the_audit_log_says_so(
+async def test_tenant_cancels_an_own_gang_and_the_audit_log_records_it(
     site: Site, writing: Page, caplog: pytest.LogCaptureFixture
 ) -> None:
     await site.gang("ours", "doomed", 2, requests={"cpu": "1"})
@@ -146,7 +148,7 @@ async def test_a_job_that_waits_is_held_and_released_by_its_own_field(site: Site
     await site.client.delete(f"{JOBS}/slow")
 
 
-async def test_who_may_only_look_is_refused_by_the_api_server_in_words(
+async def test_viewer_without_write_rights_is_refused_in_the_words_of_the_api_server(
     site: Site, writing: Page, reader: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "phalanx.dashboard.audit"):
@@ -161,7 +163,7 @@ async def test_who_may_only_look_is_refused_by_the_api_server_in_words(
 
 
 async def account(site: Site, name: str, rule: dict[str, Any]) -> str:
-    """The token of somebody with one rule in `ours`, beside listing pods."""
+    """Return the token of a user with one rule in `ours`, beside listing pods."""
     accounts = "/api/v1/namespaces/ours/serviceaccounts"
     await site.client.create(accounts, {"metadata": {"name": name}})
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
@@ -171,10 +173,10 @@ async def account(site: Site, name: str, rule: dict[str, Any]) -> str:
     return str(issued["status"]["token"])
 
 
-async def test_who_may_delete_the_pods_alone_cancels_nothing(
+async def test_user_who_may_delete_only_pods_cancels_nothing(
     site: Site, writing: Page, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """He does not see the PodGroup, which would stay, and have its pods made anew."""
+    """The user does not see the PodGroup, which would remain and have its pods recreated."""
     await site.gang("ours", "half-seen", 2, requests={"cpu": "1"})
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
     token = await account(site, "pods-only", rule)
@@ -187,7 +189,7 @@ async def test_who_may_delete_the_pods_alone_cancels_nothing(
     await site.client.delete(f"{VOLCANO}/namespaces/ours/podgroups/half-seen")
 
 
-async def test_who_may_delete_the_group_alone_cancels_nothing(site: Site, writing: Page) -> None:
+async def test_user_who_may_delete_only_the_group_cancels_nothing(site: Site, writing: Page) -> None:
     await site.gang("ours", "half-owned", 2, requests={"cpu": "1"})
     rule = {"apiGroups": ["*"], "resources": ["podgroups"], "verbs": ["*"]}
     token = await account(site, "groups-only", rule)
@@ -230,13 +232,13 @@ async def test_a_gang_of_another_tenant_is_not_even_looked_up(site: Site, writin
     assert (status, b"covert" in answer) == (403, False)
 
 
-async def test_what_cannot_be_held_says_why(site: Site, writing: Page) -> None:
+async def test_hold_of_an_unsuspendable_gang_is_refused_with_the_reason(site: Site, writing: Page) -> None:
     status, told = await confirmed(writing, "hold", "impossible", token=site.token("ours"))
     assert status == 409
     assert "podgroup/impossible cannot be held" in told["error"]
 
 
-async def test_another_object_of_the_same_name_is_left_alone(site: Site, writing: Page) -> None:
+async def test_order_for_a_replaced_object_of_one_name_is_refused(site: Site, writing: Page) -> None:
     status, told = await order(
         writing, "cancel", "impossible", token=site.token("ours"), confirmed=True, uid="of-another"
     )
@@ -289,7 +291,7 @@ async def test_another_page_cannot_give_orders(site: Site, writing: Page) -> Non
     assert status == 404
 
 
-async def test_who_orders_too_often_waits_and_others_do_not(
+async def test_client_with_too_many_orders_waits_and_no_other_client_does(
     site: Site, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]

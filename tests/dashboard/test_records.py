@@ -1,4 +1,4 @@
-"""What the scheduler has written down, read by the account that the chart makes for the page."""
+"""Records of the scheduler, read by the account that the chart creates for the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rows and answers of a viewer who sees the namespace `ours` and nothing else: fields decide, texts never."""
+"""Rows and answers for a viewer who sees only the namespace `ours`: fields are filtered, texts are never
+trusted.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from phalanx.reports.why_answer import GroupLine, WhyAnswer
 from phalanx.views.gang_state import GangState
 from phalanx.views.promises import PromisedStart
 
-#: Whatever holds it names something that the viewer may not know.
+#: Text with this word names an object that the viewer may not see.
 SECRET = "covert"
 OURS, THEIRS = NamedObject("Gang", "train", "ours"), NamedObject("Gang", SECRET, "theirs")
 TENANT = Redaction(Scope(Viewer("somebody"), "ours", False, False, True, frozenset({"q"})))
@@ -82,7 +84,7 @@ def test_text_is_shown_only_if_all_its_objects_are_known_and_seen(objects: Objec
     assert (row.reason, row.objects) == ("NotEnoughResources", None)
 
 
-def test_viewer_of_everything_reads_texts_whose_objects_are_not_known() -> None:
+def test_viewer_of_everything_reads_texts_about_unknown_objects() -> None:
     encoded = msgspec.json.encode(gang_row(None))
     assert EVERYBODY.row("gangs", encoded) == encoded
     assert EVERYBODY.shows(None)
@@ -227,7 +229,7 @@ def test_no_text_of_an_answer_reaches_a_tenant_and_its_own_names_and_counts_stay
     assert EVERYBODY.gang(answer) is answer
 
 
-def test_what_if_answer_hides_nodes_and_texts_from_viewers_without_nodes() -> None:
+def test_hypothetical_answer_hides_nodes_and_texts_from_viewers_without_nodes() -> None:
     asked = AskedStart(
         "ours/g",
         1,

@@ -1,4 +1,4 @@
-"""Many viewers: what they may see alike is rendered once, and rights are asked for once at a time."""
+"""Many viewers: equal views are rendered once, and rights are checked by one request at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class World:
         self.tables["nodes"].put(name, NodeRow(id=name, pods=pods))
 
     async def told(self) -> None:
-        """The change is told."""
+        """Publish the change."""
         event = self.news.subscribe()
         self.news.tell()
         async with asyncio.timeout(30):
@@ -37,7 +37,7 @@ class World:
         self.news.unsubscribe(event)
 
 
-async def test_a_change_is_rendered_once_for_all_who_see_the_same() -> None:
+async def test_change_is_rendered_once_for_all_viewers_of_the_same_rows() -> None:
     world = World()
     world.put("a")
     await world.told()
@@ -51,7 +51,7 @@ async def test_a_change_is_rendered_once_for_all_who_see_the_same() -> None:
     assert world.renderings.deltas == 2
 
 
-async def test_whoever_wakes_up_for_a_telling_gets_what_it_is_about() -> None:
+async def test_viewer_woken_by_a_change_gets_its_content() -> None:
     """A delta that was made between two tellings is none for the second."""
     world = World()
     await world.told()
@@ -64,7 +64,7 @@ async def test_whoever_wakes_up_for_a_telling_gets_what_it_is_about() -> None:
     assert reached == world.tables["nodes"].version
 
 
-async def test_changes_that_come_together_are_told_together() -> None:
+async def test_simultaneous_changes_are_published_together() -> None:
     news = News(pause=3600.0)
     event = news.subscribe()
     news.tell()
@@ -78,7 +78,7 @@ async def test_changes_that_come_together_are_told_together() -> None:
     news.close()
 
 
-async def test_a_list_is_whole_and_the_stream_goes_on_from_it() -> None:
+async def test_list_is_complete_and_the_stream_continues_from_it() -> None:
     world = World()
     for number in range(300):
         world.put(f"node-{number:03}", number)
@@ -110,7 +110,7 @@ async def test_a_right_is_asked_for_once_however_many_pages_want_to_know() -> No
     assert api.asked == 2
 
 
-async def test_an_open_page_does_not_ask_again_for_what_was_refused_a_moment_ago() -> None:
+async def test_open_page_does_not_repeat_a_question_refused_a_moment_ago() -> None:
     api, now = Api(allowed=False), [0.0]
     client: KubeClient = api  # type: ignore[assignment]
     login, right = TokenLogin(client, clock=lambda: now[0]), Right("list", "nodes")

@@ -1,4 +1,4 @@
-"""A tenant sees what is his and numbers of others; each test is an attempt to see more."""
+"""A tenant sees only own objects, and of foreign ones numbers; each test attempts to see more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def assert_hides(body: bytes, *but: str) -> None:
             assert name.encode() not in body, body
 
 
-async def test_nothing_is_told_without_a_token(shared: Page) -> None:
+async def test_no_data_is_served_without_a_token(shared: Page) -> None:
     for path in (
         "session",
         "tables/summary",
@@ -45,22 +45,22 @@ async def test_nothing_is_told_without_a_token(shared: Page) -> None:
             assert b"train" not in body
 
 
-async def test_a_tenant_sees_his_own_gangs_and_of_others_numbers_only(site: Site, shared: Page) -> None:
+async def test_tenant_sees_own_gangs_and_only_numbers_of_foreign_ones(site: Site, shared: Page) -> None:
     ours = site.token("ours")
     rows = await shared.rows("gangs", token=ours)
     assert {"ours/train", "ours/impossible", "ours/pod/alone"} <= set(rows)
     assert {row["namespace"] for row in rows.values()} == {"ours"}
-    # (What he has written himself he knows, though he may not see that queue's numbers.)
+    # (The tenant wrote the queue's name and knows it, without access to that queue's numbers.)
     assert rows["ours/train"]["queue"] == "our-queue"
     assert await shared.rows("queues", token=ours) == {}
     summary = (await shared.rows("summary", token=ours))["cluster"]["summary"]
     assert summary["nodes"] == 2
-    assert summary["states"]["Starting"] == 1  # (there is such a gang: whose, and what it is called, is not said)
+    assert summary["states"]["Starting"] == 1  # (such a gang exists: its owner and its name are hidden)
     session = await shared.json("session", token=ours)
     assert (session["namespace"], session["everything"], session["what_if"]) == ("ours", False, False)
 
 
-async def test_no_answer_names_what_a_tenant_may_not_see(site: Site, shared: Page) -> None:
+async def test_no_answer_names_a_hidden_object(site: Site, shared: Page) -> None:
     ours = site.token("ours")
     paths = [f"tables/{name}" for name in ROWS]
     paths += [f"tables/{name}?namespace=ours" for name in ROWS]
@@ -69,7 +69,7 @@ async def test_no_answer_names_what_a_tenant_may_not_see(site: Site, shared: Pag
         status, body = await shared.ask(f"/api/v1/{path}", token=ours)
         assert status == 200, (path, body)
         assert_hides(body)
-    # What is no text is there.
+    # Fields that are no text are present.
     _, body = await shared.ask("/api/v1/gangs/ours/train", token=ours)
     why = json.loads(body)["why"]
     assert why["evictions"]["pods"]
@@ -79,7 +79,7 @@ async def test_no_answer_names_what_a_tenant_may_not_see(site: Site, shared: Pag
     assert whoever["row"]["name"] == "covert-train"
 
 
-async def test_whether_something_exists_is_not_told_to_who_may_not_see_it(site: Site, shared: Page) -> None:
+async def test_existence_of_a_hidden_object_is_not_revealed(site: Site, shared: Page) -> None:
     ours = site.token("ours")
     answers = set()
     for namespace, name in (("hidden-ns", "covert-train"), ("hidden-ns", "nobody"), ("no-such-ns", "nobody")):
@@ -96,16 +96,14 @@ async def test_whether_something_exists_is_not_told_to_who_may_not_see_it(site: 
         assert status == 400, wrong
 
 
-async def test_what_if_answers_tell_of_everybody_and_are_for_those_who_see_everybody(
-    site: Site, shared: Page
-) -> None:
+async def test_hypothetical_answers_require_the_right_to_see_everything(site: Site, shared: Page) -> None:
     question = json.dumps({"gang": "ours/impossible"})
     status, body = await shared.ask("/api/v1/what-if", token=site.token("ours"), method="POST", data=question)
     assert status == 403
     assert_hides(body)
 
 
-async def test_a_stream_carries_nothing_of_others(site: Site, shared: Page) -> None:
+async def test_stream_contains_no_foreign_objects(site: Site, shared: Page) -> None:
     ours = site.token("ours")
     listed = await shared.json("tables/gangs", token=ours)
     tables = ",".join(f"{name}:{listed['version'] if name == 'gangs' else 0}" for name in ROWS)
@@ -124,7 +122,7 @@ async def test_a_stream_carries_nothing_of_others(site: Site, shared: Page) -> N
     await site.client.delete("/api/v1/namespaces/hidden-ns/pods/quiet-pod-2", grace_seconds=0)
 
 
-async def test_names_of_what_is_gone_stay_hidden(site: Site, shared: Page) -> None:
+async def test_names_of_deleted_objects_stay_hidden(site: Site, shared: Page) -> None:
     await site.gang("hidden-ns", "covert-train-old", 1, requests={"cpu": "1"})
     watch = shared.served.watch
     await until(lambda: "hidden-ns/covert-train-old" in watch.tables["gangs"], "the gang")
@@ -146,7 +144,7 @@ async def test_names_of_what_is_gone_stay_hidden(site: Site, shared: Page) -> No
 async def test_a_right_that_is_given_counts_and_one_that_is_taken_ends_the_stream(
     site: Site, shared: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody who may read pods everywhere sees all gangs, and still no queue or node by name."""
+    """A user who may read pods everywhere sees all gangs, and still no queue or node by name."""
     monkeypatch.setattr("phalanx.dashboard.access.ALLOWED_FOR", 0.5)
     monkeypatch.setattr("phalanx.dashboard.stream._RIGHTS_PERIOD", 0.2)
     await site.client.create("/api/v1/namespaces/ours/serviceaccounts", {"metadata": {"name": "auditor"}})
@@ -171,7 +169,7 @@ async def test_a_right_that_is_given_counts_and_one_that_is_taken_ends_the_strea
         assert_hides(body)
         assert json.loads(body)["omitted"]
     _, body = await shared.ask("/api/v1/gangs/ours/train", token=token)
-    # (Pods say which queue they ask for, so its name is no secret to who lists them; its numbers are.)
+    # (Pods name their queue, so a viewer of pods knows its name; its numbers stay hidden.)
     assert_hides(body, "hidden-ns", "covert-train", "quiet-pod", "covert-queue")
     version = (await shared.json("tables/gangs", token=token))["version"]
     path = f"{shared.url}/api/v1/stream?tables=gangs:{version}&epoch={shared.served.watch.tables.epoch}"
@@ -201,7 +199,7 @@ async def test_logins_and_refusals_are_written_down_and_tokens_are_not(
 
 
 async def test_the_account_of_the_chart_has_the_rights_that_the_page_needs(shared: Page) -> None:
-    """(`shared` runs as that account.) Whatever it may not read would be warned of, or not be there."""
+    """(`shared` runs as that account.) A missing right causes a warning or a missing object."""
     watch = shared.served.watch
     states = {reflector.resource.plural: reflector.state.value for reflector in watch._observer.reflectors}  # type: ignore[union-attr]
     assert "forbidden" not in states.values(), states
@@ -229,7 +227,7 @@ async def test_a_dashboard_that_may_not_read_the_cluster_says_so(
             assert b"the dashboard lacks the right to list" in body
 
 
-async def test_the_page_ends_when_the_process_is_gone_that_knows_all_facts(site: Site) -> None:
+async def test_page_ends_when_the_process_that_caches_the_cluster_has_died(site: Site) -> None:
     async with (
         KubeClient(load_config(str(site.directory / "kubeconfig"))) as client,
         dashboard(client, WatchOptions(), ServeOptions(), AddressLogin("you")) as (served, following),
@@ -242,9 +240,7 @@ async def test_the_page_ends_when_the_process_is_gone_that_knows_all_facts(site:
         assert ended.group_contains(RehearsalEnded)
 
 
-async def test_a_queue_that_a_tenant_may_get_tells_its_numbers_and_no_name_of_others(
-    site: Site, shared: Page
-) -> None:
+async def test_queue_readable_by_a_tenant_shows_numbers_and_no_foreign_names(site: Site, shared: Page) -> None:
     rule = {
         "apiGroups": ["scheduling.volcano.sh"],
         "resources": ["queues"],

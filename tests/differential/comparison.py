@@ -1,4 +1,4 @@
-"""Where two readings of the same world differ, and the smallest world in which they still do."""
+"""Differences between two evaluations of one world, and the smallest world that still shows them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _VOLUMES = frozenset({"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding",
 
 
 def plugins_behind(reason: str) -> frozenset[str]:
-    """The plugins of which one may say so; what is wrong with a claim itself several of them say."""
+    """Return the plugins that may give a reason; several of them report a broken claim."""
     for beginning, plugin in _SPEAKERS:
         if reason.startswith(beginning):
             return frozenset({plugin})
@@ -72,14 +72,15 @@ def we_say(world: World) -> Verdicts:
 
 
 def difference(world: World) -> str:
-    """What the oracle and we disagree about, "" for nothing."""
+    """Return the difference between the oracle and us, "" for none."""
     return first_difference(oracle_says(world), we_say(world))
 
 
 def first_difference(theirs: Plugins, ours: Verdicts) -> str:
-    """Both must keep the same pods off the same nodes, and each of our reasons must be one of the oracle's plugins.
+    """Return the first difference: both must reject the same pods on the same nodes, and each of our reasons
+    must be one of the oracle's plugins.
 
-    (Not the other way round: of a pod that can go nowhere we say that, and nothing about nodes.)
+    (Not the reverse: about a pod that fits no node at all we report that, and nothing about nodes.)
     """
     if theirs.keys() != ours.keys():
         return f"pods that wait: {sorted(theirs)} by the oracle, {sorted(ours)} by us"

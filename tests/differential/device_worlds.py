@@ -119,7 +119,7 @@ class DeviceMaker:
         return {"name": name, "exactly": exactly}
 
     def _allocated(self, world: World) -> Wire:
-        """Given devices, and by some in use; no two claims are given the same one."""
+        """Allocate devices to claims, some of them in use; no two claims get the same device."""
         chance = self._random
         held = {
             (result["driver"], result["pool"], result["device"])

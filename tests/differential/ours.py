@@ -24,7 +24,7 @@ from tests.differential.worlds import OURS
 # pod uid -> node name -> why not; no entry where the pod may go there.
 Verdicts = dict[str, dict[str, tuple[str, ...]]]
 
-# What the observer watches beside pods, nodes and namespaces, by the world's name for it.
+# Kinds that the observer watches beside pods, nodes and namespaces, by the world's names.
 SERVED = {
     "claims": ServedKind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     "volumes": ServedKind("", "v1", "persistentvolumes", "PersistentVolume"),
@@ -119,6 +119,6 @@ class Ours:
 
 
 def contents(world: World) -> list[tuple[str, list[Wire]]]:
-    """Everything that a world holds, by kind, in an order in which a scheduler may come to know it."""
+    """Return the content of a world by kind, in an order in which a scheduler can observe it."""
     kinds = ("namespaces", "nodes", *SERVED, "pods")
     return [(kind, entries) for kind in kinds if (entries := getattr(world, kind))]

@@ -1,4 +1,4 @@
-"""What an API server and its controllers make of what a plan prepares: claims are bound, devices allocated."""
+"""Effects of an API server and its controllers on a plan's preparations: claims are bound, devices allocated."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _allocate(world: World, wanted: AllocateClaim) -> list[tuple[str, Wire]]:
     status = claim.setdefault("status", {})
     if wanted.allocation:
         allocation = json.loads(wanted.allocation)
-        # Two pods of one plan may share a claim, and both bring what it is to have.
+        # Two pods of one plan can share a claim, and both contain its allocation.
         assert status.setdefault("allocation", allocation) == allocation, "it has other devices"
         taken = [device for device in _devices(claim) if device in _others(world, claim)]
         assert not taken, f"somebody else has {taken}"

@@ -151,7 +151,7 @@ class StorageMaker:
         elif kind < 0.6 and world.nodes:
             node = chance.choice(world.nodes)["metadata"]["name"]
             metadata["annotations"]["volume.kubernetes.io/selected-node"] = node
-        elif kind < 0.7:  # somebody has reserved a volume for it
+        elif kind < 0.7:  # the volume is reserved for this claim
             volume = self._volume()
             volume["spec"]["storageClassName"] = spec["storageClassName"]
             volume["spec"]["claimRef"] = {"namespace": namespace, "name": name}

@@ -1,4 +1,4 @@
-"""What may happen to a cluster, one step after the other, and what the watches would tell of it."""
+"""Changes of a cluster, step by step, and the watch events about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import fields
 from tests.differential.oracle.world import Wire, World
 from tests.differential.worlds import WorldMaker
 
-# ("take" or "drop", kind, object): what a watch tells.
+# ("take" or "drop", kind, object): a watch event.
 News = tuple[str, str, Wire]
 
 
@@ -109,7 +109,7 @@ class Story:
         namespace["metadata"]["labels"] = dict(other["metadata"]["labels"])
 
     def _something_changes(self) -> None:
-        """An object of storage or devices comes, or takes the place of its namesake."""
+        """Create an object of storage or devices, or replace the one of its name."""
         if not self.world.nodes:
             return
         other = World(nodes=self.world.nodes)
@@ -132,7 +132,7 @@ class Story:
 
 
 def news(before: World, after: World, chance: random.Random) -> list[News]:
-    """What the watches tell between two states, in some order; that a namesake went may be missed."""
+    """Return watch events between two states, in some order; a deletion before a recreation can be missed."""
     told: list[News] = []
     for field in fields(World):
         last = {_address(entry): entry for entry in getattr(before, field.name)}

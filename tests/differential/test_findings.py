@@ -66,5 +66,5 @@ def test_a_claim_that_is_named_twice_is_given_devices_once() -> None:
     assert len(bind.preparations) == 1
 
 
-def test_who_names_the_claim_of_another_pod_follows_whoever_got_it_first() -> None:
+def test_claim_shared_with_another_pod_follows_the_pod_that_got_it_first() -> None:
     Play(1151, frozenset({"DynamicResources"}), gangs=True).settle()

@@ -1,4 +1,4 @@
-"""What is planned kube-scheduler would have allowed, step by step; and nobody waits for whom there is a node."""
+"""kube-scheduler would allow each planned step, and no pod waits that fits a node."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Play:
         return next(pod for pod in self.world.pods if pod["metadata"]["uid"] == uid)
 
     def _group(self) -> None:
-        """Makes gangs of some of those who wait."""
+        """Make gangs of some of the waiting pods."""
         if self.gangs:
             for at, pod in enumerate(self.world.waiting()):
                 if at % 3:
@@ -100,7 +100,9 @@ class Play:
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("gangs", [False, True], ids=["pods", "gangs"])
 @pytest.mark.parametrize("topics", TOPICS, ids=lambda topics: "+".join(sorted(topics)))
-def test_plans_are_allowed_and_leave_nobody_out(topics: frozenset[str], gangs: bool) -> None:
+def test_plans_are_allowed_by_kube_scheduler_and_place_every_pod_that_fits(
+    topics: frozenset[str], gangs: bool
+) -> None:
     bound = 0
     for seed in range(SEEDS):
         play = Play(seed, topics, gangs)

@@ -1,4 +1,4 @@
-"""What is kept current event by event is what a scheduler that starts now would compute."""
+"""State updated event by event equals the state that a new scheduler computes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def play(seed: int, topics: frozenset[str], steps: int = STEPS) -> None:
     for _ in range(steps):
         history.append(story.step())
         tell(ours, history[-1])
-        # Asked after every step: what is kept from one question to the next must not go stale.
+        # The check follows every step: cached answers must not become outdated.
         found = first_difference(oracle_says(story.world), ours.verdicts())
         if found:
             recent = "\n".join(json.dumps(news) for news in history)

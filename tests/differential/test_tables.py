@@ -1,4 +1,4 @@
-"""kube-scheduler's own cases: the oracle and we must say what they say."""
+"""kube-scheduler's own cases: the oracle and our plugins must give their results."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def only(weight: str) -> Policy:
 
 
 @pytest.mark.parametrize(("name", "case"), SCORED)
-def test_we_prefer_the_same(name: str, case: Case) -> None:
-    """Up to a constant: what is the same for all nodes decides nothing; and to the point that they round."""
+def test_scores_equal_those_of_kube_scheduler(name: str, case: Case) -> None:
+    """Up to a constant, as equal amounts for all nodes decide nothing, and up to rounding."""
     ours = Ours.of(case.world, only(SCORES[name])).scores("new")
     assert case.scores is not None
     assert ours.keys() == case.scores.keys()

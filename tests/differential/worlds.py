@@ -1,7 +1,7 @@
-"""Random small clusters that are full of what people and controllers really write, and of what they get wrong.
+"""Random small clusters with realistic objects of users and controllers, mistakes included.
 
-A world is drawn from a seed, so a failing one can be named. What is drawn passes the API's validation, or is from a
-manifest that never saw one.
+A world is drawn from a seed, so that a failing one can be named. Each object passes the API's validation, or is
+from a manifest that was never validated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMESPACES: dict[str, dict[str, str]] = {
 }
 FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
 
-# What a world may be about, by the plugin whose rule it exercises.
+# Topics of a world, by the plugin whose rule they exercise.
 TOPICS = (
     "NodeUnschedulable",
     "TaintToleration",
@@ -338,7 +338,7 @@ class WorldMaker:
         return {name: chance.choice(choices[name]) for name in names if chance.random() < 0.4}
 
     def _report(self, spec: Wire, status: Wire) -> None:
-        """What a kubelet says about resources, in the midst of a resize and otherwise."""
+        """Return a kubelet's report on resources, during a resize and otherwise."""
         chance = self.random
         if "NodeResourcesFit" not in self.topics or chance.random() < 0.6:
             return

@@ -1,9 +1,9 @@
-"""A clock that passes no time in which nothing happens: tests that wait for timers do not wait.
+"""A clock that skips idle time: tests that wait for timers do not wait.
 
-Everything of an end-to-end test runs on one event loop: its API server, its schedulers, the test. Where no task of
-that loop can run and no socket has news, nothing will happen before the next timer, and the clock advances to it.
-While tasks run, the clock advances by the CPU time of this process: what other processes take of a busy machine
-lets no timeout of a test run out. While a thread or a child process works, whose end nobody knows, time is real.
+Everything of an end-to-end test runs on one event loop: its API server, its schedulers, the test. Where no task
+of that loop can run and no socket has data, nothing happens before the next timer, and the clock advances to
+it. While tasks run, the clock advances by the CPU time of this process: other processes of a busy machine cause
+no timeout of a test. While a thread or a child process works, its end is unknown and time is real.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ _PACKAGES = ("phalanx", "phalanx_local", "tests")
 
 
 class _Messenger:
-    """A connection to ourselves. A byte that has come through it has pushed through all that was sent before it: a
-    busy kernel may deliver later what goes over the loopback interface, but in order."""
+    """A connection to this process itself.
+
+    A byte that arrives proves that everything sent before it has arrived: a busy kernel delivers loopback
+    traffic late, but in order.
+    """
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -80,11 +83,12 @@ class Clock:
             self._follow(loop)
         selector = loop._selector  # type: ignore[attr-defined]
         self._replace_references()
-        # What began before does not work for this test, such as the processes of fixtures of the whole session.
+        # Work that began before this test, such as processes of session fixtures, does not count as work of
+        # this test.
         self._threads = frozenset(threading.enumerate())
         self._calls.clear()
         self._children.clear()
-        # The wall clock begins at the true time: what runs longer than this test need not run ahead of it.
+        # The wall clock begins at the true time: processes that outlive this test see no time ahead of theirs.
         self._moment, self._begun = _wall(), self.monotonic()
         self.in_force = True
         time.monotonic, time.time = monotonic, wall
@@ -100,7 +104,7 @@ class Clock:
             self._count(_monotonic)
 
     def _follow(self, loop: Any) -> None:
-        """Let a loop have this clock for good, as its time must not step back, and count what works beside it."""
+        """Give a loop this clock permanently, as its time must not step back, and count the work beside it."""
         run_in_executor, subprocess_exec = loop.run_in_executor, loop.subprocess_exec
 
         def run(*arguments: Any) -> Any:
@@ -142,7 +146,7 @@ class Clock:
                 return ready
             if timeout is None or self._accompanied():
                 self._count(_monotonic)
-                # Nobody wakes this loop when a thread ends.
+                # The end of a thread does not wake this loop.
                 return wait(min(timeout, _COMPANY_LOOK) if timeout is not None else None)
             self._count(_cpu)
             messenger.run()

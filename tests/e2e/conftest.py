@@ -26,7 +26,7 @@ from tests.e2e.rights import Rights
 from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
 from tests.upstream import Shape, newest, oldest
 
-# What schedulers in this process look at now and then, they look at more often: nobody need wait for it (seconds).
+# Schedulers in this process poll more often, so that tests do not wait for their intervals (seconds).
 PERIODS = {
     "phalanx.daemon.service_part._CHECK_PERIOD": 0.2,
     "phalanx.daemon.controllers.generated_pod_groups._GATHER": 0.1,
@@ -47,19 +47,21 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """With our CRDs installed. No controllers and no kubelets: tests report phases and delete what they made.
+    """A server with our CRDs installed, without controllers and kubelets: tests report phases and delete pods.
 
-    It speaks plain HTTP: each watch of each scheduler is a connection of its own, and their handshakes would take
-    half of the time. test_native_releases and test_local_claims use TLS and tokens; so does tests/attacks with
-    PHALANX_FULL.
+    It speaks plain HTTP: each watch of each scheduler is a connection of its own, and their handshakes would
+    need half of the time. test_native_releases and test_local_claims use TLS and tokens; so does tests/attacks
+    with PHALANX_FULL.
     """
     async with running(tmp_path_factory.mktemp("e2e"), insecure=True) as made:
         yield made
 
 
 def spare_collector() -> None:
-    """Let the garbage collector walk over what tests make only, and not too often: what is imported and collected
-    so far stays, and to walk over it again and again took a fifth of the time."""
+    """Restrict the garbage collector to objects that tests create.
+
+    Repeated scans of the imported and collected objects cost a fifth of the time.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -88,7 +90,7 @@ async def running(directory: Path, *, insecure: bool) -> AsyncIterator[Cluster]:
 
 
 def report_rights(cluster: Cluster) -> None:
-    """Which rights of the scheduler tests have used, for whoever wants to know (tests/e2e/rights.py)."""
+    """Write the rights that the schedulers of the session have used, on request (tests/e2e/rights.py)."""
     if file := os.environ.get("PHALANX_RIGHTS_REPORT"):
         path = Path(file)
         before = path.read_text("utf-8").splitlines() if path.exists() else []
@@ -114,7 +116,7 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
     ids=["our definitions", "their oldest definitions", "their newest definitions"],
 )
 async def whosever_definitions(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[None]:
-    """The tests of a module run on our definitions and on those of the projects that the kinds come from."""
+    """Run the tests of a module on our definitions and on those of the upstream projects."""
     shapes: list[Shape] = request.param() if request.param is not None else []
     for shape in shapes:
         await redefine(cluster.client, shape.name, shape.status(), apart=shape.apart)
@@ -148,13 +150,13 @@ def _is(entry: ServedResource, group: str, plural: str) -> bool:
 
 @pytest.fixture
 def embedded(cluster: Cluster) -> None:
-    """For tests that choose the server's faults."""
+    """Return the embedded server, for tests that choose its faults."""
     if cluster.server is None:
         pytest.skip("faults are chosen on the embedded server only")
 
 
 async def sweep(client: KubeClient) -> None:
-    """Clears away what a session that was cut short has left on a server that outlives it."""
+    """Delete the objects that an interrupted session has left on a server that outlives it."""
     for resource in (PODS, NODES):
         for item in (await client.list_all(resource.path()))["items"]:
             metadata = item["metadata"]

@@ -16,7 +16,7 @@ from phalanx.cli.main import main
 
 # Ends a test that hangs, no more: a process may need long to start on a busy machine (seconds).
 PATIENCE = 90.0
-# Commands in this process write to what stands in for its stdout: one at a time.
+# Commands in this process share one replacement of stdout: one command runs at a time.
 _ONE = threading.Lock()
 
 
@@ -41,7 +41,7 @@ def _run(*arguments: str) -> tuple[int, str]:
 
 
 class Process:
-    """`lines` are what it said so far: stdout and stderr, in the order in which they came."""
+    """A child process. `lines` are its output so far, stdout and stderr, in order of arrival."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         self.child = child
@@ -63,7 +63,7 @@ class Process:
         return cls(child)
 
     async def says(self, words: str, times: int = 1) -> None:
-        """Waits for so many lines with these words."""
+        """Wait for `count` lines with these words."""
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self.count(words) >= times or self._reader.done())
         assert self.count(words) >= times, self.output

@@ -1,8 +1,9 @@
-"""What the scheduler asks of the API, beside what `phalanx install` lets its account do.
+"""Requests of the scheduler compared with the rights that `phalanx install` grants its account.
 
-Every scheduler of the end-to-end tests is held to its rights: the tests themselves are administrators, so that
-nothing is missing by chance. PHALANX_RIGHTS_REPORT=FILE adds to a file which rights the tests of the session have
-used; rights_used.txt is what it says after all of tests/e2e, and `test_rights.py` compares it with what is granted.
+Every scheduler of the end-to-end tests is restricted to its rights, while the tests themselves are
+administrators: a missing right cannot go unnoticed. PHALANX_RIGHTS_REPORT=FILE adds the rights that the session
+has used to a file. rights_used.txt is its content after all of tests/e2e, and `test_rights.py` compares it with
+the granted rights.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from phalanx_local.endpoints.routes import parse_path
 # It differs from request to request, and no right depends on it.
 _VERSION = re.compile(r"(?<=[?&])resourceVersion=\w+&?")
 
-#: Asked for without a right, on purpose. `phalanx install` makes the Secret, and a right to create Secrets would be
-#: one to make tokens; tests keep their leases in namespaces where it was not installed.
+#: These requests lack a right on purpose. `phalanx install` creates the Secret, and a right to create Secrets
+#: would be a right to create tokens; tests place their leases in namespaces without an installation.
 _WITHOUT = frozenset({("create", "", "secrets")})
 
 
 def asked_of(method: str, target: str) -> Attributes:
-    """What a request asks for, as the API server reads it."""
+    """Return the right that a request needs, as the API server reads it."""
     return _asked_of(method, _VERSION.sub("", target))
 
 
@@ -37,7 +38,7 @@ def _asked_of(method: str, target: str) -> Attributes:
 
 
 class Rights:
-    """Those of a scheduler with its lease: `everywhere`, and `own` where the lease is."""
+    """Rights of a scheduler: `everywhere`, and `own` in the namespace of its lease."""
 
     def __init__(self, lease_namespace: str, scheduler_name: str, lease: str) -> None:
         self.lease_namespace = lease_namespace
@@ -50,7 +51,7 @@ class Rights:
 
     def allow(self, asked: Attributes) -> bool:
         if asked.path:
-            # Discovery is everybody's (the ClusterRole system:discovery).
+            # Every user has the right to discovery (the ClusterRole system:discovery).
             return asked.verb == "get"
         if not asked.resource or (asked.verb, asked.group, asked.resource) in _WITHOUT:
             return True
@@ -63,7 +64,7 @@ class Rights:
         return {_told(right) for right in _parts((*self.everywhere, *self.own))}
 
     def used(self, asked: Iterable[Attributes]) -> set[str]:
-        """What of it was asked for."""
+        """Return the granted rights that were used."""
         return self.granted & {
             _told((each.verb, each.group, f"{each.resource}/{each.subresource}".removesuffix("/")))
             for each in asked

@@ -1,4 +1,6 @@
-"""The volume controllers of a cluster, played over the API: they bind what is reserved, provision what is asked."""
+"""The volume controllers of a cluster, played over the API: they bind reserved volumes and provision requested
+ones.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +194,7 @@ class Storage:
         await self.world.client.patch(f"{path}/status", {"status": status}, PatchType.MERGE)
 
     async def _unprotect(self, path: str) -> None:
-        """Nobody here watches over what is in use."""
+        """Remove the protection finalizers: no controller here checks whether the volume is in use."""
         with contextlib.suppress(ApiError):
             await self._merge(path, {"metadata": {"finalizers": None}})
 

@@ -1,4 +1,6 @@
-"""The accounts of a live cluster: gangs of two dialects, seen once each, whatever happens to the recorder."""
+"""The accounts of a live cluster: gangs of two dialects are recorded once each, also over restarts of the
+recorder.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ spec: {minMember: 2, queue: default}
 
 
 class Accounts:
-    """The command on a file of its own, and what it has written."""
+    """The command on a file of its own, with its output."""
 
     def __init__(self, world: World, database: Path) -> None:
         self.world = world
@@ -61,7 +63,7 @@ class Accounts:
         return output.decode()
 
     async def until(self, **states: str) -> dict[str, dict[str, Any]]:
-        """Waits until these runs are in these states."""
+        """Wait until these runs are in these states."""
 
         async def told() -> dict[str, dict[str, Any]]:
             runs = {each["name"]: each for each in await self.history()}
@@ -95,7 +97,7 @@ async def test_gangs_of_two_dialects_are_there_once_although_the_recorder_was_ki
     assert runs["labelled"]["members"] == 2
 
     await recorder.end(signal.SIGKILL)
-    # Meanwhile one gang ends, and stays to be seen; the other comes, and runs.
+    # While the recorder is down, one gang ends and remains in the API; the other arrives and runs.
     await world.phase("Succeeded", "l0", "l1")
     await world.apply(GROUP)
     await world.pods("d0", "d1", annotations={VOLCANO: "declared"}, cpu="2")
@@ -112,7 +114,7 @@ async def test_gangs_of_two_dialects_are_there_once_although_the_recorder_was_ki
 
     # Once more, with nothing new: nothing is counted again.
     async def reported() -> list[Any]:
-        """Of this test's namespace: what others have left running goes on."""
+        """Return the report on this test's namespace: gangs of other tests still run."""
         lines = json.loads(await accounts.says("report", "--json", "--by", "queue,namespace"))["lines"]
         return [line for line in lines if line["namespace"] == world.namespace]
 
@@ -140,7 +142,7 @@ async def test_no_pod_is_lost_or_counted_twice_however_often_the_recorder_is_kil
     names = [f"p{number:02}" for number in range(24)]
 
     async def lead_lives() -> None:
-        """Each comes, gets its node, and ends; finished pods stay to be seen."""
+        """Create each pod, assign its node and end it; finished pods remain in the API."""
         for name in names:
             await world.pod(
                 name, cpu="100m", labels={"pod-group/name": f"g-{name}", "pod-group/min-available": "1"}

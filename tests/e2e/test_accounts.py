@@ -1,4 +1,4 @@
-"""Queues and quotas over the API: what they tell of what they hold, and what is told about those that are wrong."""
+"""Queues and quotas over the API: their status counts their content and explains mistakes in them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def made(resource: Resource, name: str, **spec: Any) -> Object:
 
 
 @pytest.mark.slow_but_first
-async def test_a_quota_tells_what_runs_and_says_no_more_when_nothing_changes(world: World) -> None:
+async def test_quota_status_lists_usage_and_is_not_rewritten_without_a_change(world: World) -> None:
     await world.node("n1")
     scheduler = await world.scheduler()
     await world.make(made(QUOTA, "quota", min={"cpu": 4, "nvidia.com/gpu": 0}, max={"cpu": 6}))
@@ -56,7 +56,7 @@ async def test_a_quota_tells_what_runs_and_says_no_more_when_nothing_changes(wor
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def queue_controller(cluster: Cluster) -> AsyncIterator[None]:
-    """Where Commands can be given, the state of queues is for whoever obeys them to tell."""
+    """Return whether a queue controller runs: where Commands are served, it publishes the state of queues."""
     service = ControllerService(cluster.client, ControllerOptions(), lambda context: (QueueStates(context),))
     running = asyncio.create_task(service.run())
     await service.ready.wait()
@@ -67,7 +67,7 @@ async def queue_controller(cluster: Cluster) -> AsyncIterator[None]:
 
 @pytest.mark.slow_but_first
 @pytest.mark.usefixtures("queue_controller")
-async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: World) -> None:
+async def test_queue_status_shows_state_group_counts_and_allocation(world: World) -> None:
     await world.node("n1")
     await world.scheduler()
     name = f"{world.name}-q"
@@ -80,7 +80,7 @@ async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: Worl
     await world.until_status(
         QUEUE, name, running=1, pending=0, inqueue=0, allocated={"cpu": "2", "memory": "0", "pods": "2"}
     )
-    # Somebody closes it: it takes nothing more, and is closed once it holds nothing.
+    # A Command closes the queue: it accepts no more jobs, and is closed once it is empty.
     path = QUEUE.path(None, name) + "/status"
     await world.client.patch(path, {"status": {"state": "Closing"}}, PatchType.MERGE)
     await world.pod("late", annotations={QUEUE_NAME: name})
@@ -104,7 +104,7 @@ async def test_volcanos_own_queues_are_there(world: World) -> None:
         await world.until(is_open, f"queue {name} is open")
 
 
-async def test_what_is_wrong_with_a_quota_is_told_at_the_quota(world: World) -> None:
+async def test_mistake_in_a_quota_is_reported_in_its_status(world: World) -> None:
     await world.scheduler()
     await world.make(made(QUOTA, "first", min={"cpu": 5}, max={"cpu": 3}))
     await world.until_event("MinExceedsMax", "first", r"spec\.min\.cpu is 5")

@@ -61,7 +61,7 @@ async def scheduler(world: World, policy: str = "") -> Any:
     return await world.scheduler(config=policy, lease_namespace=world.namespace)
 
 
-async def test_it_is_granted_kept_from_others_and_used_by_who_names_it(world: World) -> None:
+async def test_advance_reservation_is_granted_blocks_other_pods_and_admits_pods_that_name_it(world: World) -> None:
     await scheduler(world)
     await world.node("n1")
     await reservation(world, "r", start=-5)
@@ -77,7 +77,7 @@ async def test_it_is_granted_kept_from_others_and_used_by_who_names_it(world: Wo
     await world.until_held("other", words="reserved for units that start before")
 
 
-async def test_it_is_refused_whole_with_who_is_in_the_way(world: World) -> None:
+async def test_advance_reservation_that_conflicts_is_refused_whole_with_the_pods_in_its_way(world: World) -> None:
     await scheduler(world)
     await world.node("n1")
     await world.pod("runs", cpu="1")
@@ -93,7 +93,9 @@ async def test_it_is_refused_whole_with_who_is_in_the_way(world: World) -> None:
     await world.until_bound("other")
 
 
-async def test_who_asks_for_one_that_is_not_for_it_or_not_there_is_told(world: World) -> None:
+async def test_pod_that_names_a_foreign_or_missing_advance_reservation_is_rejected_with_the_reason(
+    world: World,
+) -> None:
     await scheduler(world)
     await world.node("n1")
     await reservation(world, "r", start=-5, owners=[{"namespaces": ["elsewhere"]}])
@@ -128,7 +130,7 @@ async def test_a_grant_outlives_the_process(world: World, kind: str) -> None:
     await reservation(world, "b", start=HOUR, end=2 * HOUR)
     granted = await until(world, "b", phase="Waiting")
     await (first.kill() if kind == "killed" else first.stop())
-    # Meanwhile one came that would have been before it, and a pod that would not end in time.
+    # Meantime two obstacles arrive: a reservation earlier in the order, and a pod that does not end in time.
     await reservation(world, "a", start=HOUR - 60, end=2 * HOUR)
     await world.pod("endless", cpu="1")
     second = await scheduler(world)
@@ -159,7 +161,9 @@ async def test_whole_nodes_are_kept_for_a_gang(world: World) -> None:
         ({"notBefore": "2026-01-01T00:00:00Z"}, "state either start, or notBefore"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_at_creation(world: World, wrong: dict[str, Any], words: str) -> None:
+async def test_invalid_advance_reservation_is_refused_at_creation(
+    world: World, wrong: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ApiError, match=words):
         await reservation(world, "r", **wrong)
 

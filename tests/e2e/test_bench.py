@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
 async def swept(cluster: Cluster) -> AsyncIterator[None]:
-    """A cluster's controllers would delete the pods of a namespace that goes; here others would see them."""
+    """Delete the pods of a removed namespace, as a cluster's controllers would; else other tests would see
+    them.
+    """
     yield
     for item in (await cluster.client.list_all(PODS.path()))["items"]:
         if (namespace := item["metadata"]["namespace"]).startswith("bench-"):
@@ -38,7 +40,7 @@ async def scheduler(world: World) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("mode", ["backlog", "live"])
-async def test_it_measures_and_cleans_up(world: World, scheduler: str, mode: str) -> None:
+async def test_bench_measures_and_deletes_its_objects(world: World, scheduler: str, mode: str) -> None:
     size = ["--pods", "42", "--gang", "4", "--nodes", "2"]
     process = await Process.start(
         *("bench", mode, *size, "--scheduler-name", scheduler, "-o", "json"),
@@ -53,14 +55,16 @@ async def test_it_measures_and_cleans_up(world: World, scheduler: str, mode: str
         answer["scheduler"]["bindings_per_second"] / answer["bare"]["bindings_per_second"]
     )
     assert min(answer[who]["created_per_second"] for who in ("scheduler", "bare")) > 0
-    # What was not measured is not told.
+    # A value that was not measured is not printed.
     assert ("p99_milliseconds" in answer["scheduler"]) == (mode == "live")
     assert answer["scheduler"].get("p99_milliseconds", 1) > 0
     assert await left(world) == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_who_is_ended_cleans_up(world: World, number: signal.Signals, code: int) -> None:
+async def test_bench_that_is_terminated_deletes_its_objects(
+    world: World, number: signal.Signals, code: int
+) -> None:
     size = ["--pods", "8", "--nodes", "2", "--scheduler-name", f"{world.name}-nobody"]
     process = await Process.start("bench", "live", *size, "--kubeconfig", world.cluster.kubeconfig)
 
@@ -73,7 +77,7 @@ async def test_who_is_ended_cleans_up(world: World, number: signal.Signals, code
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["nobody is there", "somebody holds the lease"])
-async def test_what_is_known_of_a_scheduler_that_binds_nothing_is_said(
+async def test_bench_reports_its_partial_results_for_a_scheduler_that_binds_nothing(
     world: World, there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(silence, "SILENCE", 0.05)
@@ -90,7 +94,7 @@ async def test_what_is_known_of_a_scheduler_that_binds_nothing_is_said(
 
 
 @pytest.mark.slow
-async def test_that_nobody_binds_is_said_soon(world: World) -> None:
+async def test_bench_reports_soon_that_no_scheduler_binds_its_pods(world: World) -> None:
     name = f"{world.name}-nobody"
     size = ["--pods", "8", "--nodes", "2", "--scheduler-name", name]
     process = await Process.start("bench", "live", *size, "--kubeconfig", world.cluster.kubeconfig)
@@ -99,7 +103,7 @@ async def test_that_nobody_binds_is_said_soon(world: World) -> None:
 
 
 async def left(world: World) -> list[str]:
-    """What measurements have made and is there."""
+    """Return the objects that measurements have created and not deleted."""
     found: list[str] = []
     for resource in (NODES, NAMESPACES):
         listed = (await world.client.get(resource.path(), {"labelSelector": LABEL}))["items"]
@@ -107,7 +111,7 @@ async def left(world: World) -> list[str]:
     return found
 
 
-async def test_what_does_not_fit_is_refused_before_anything_is_made(world: World) -> None:
+async def test_bench_that_does_not_fit_the_cluster_is_refused_before_objects_are_created(world: World) -> None:
     process = await Process.start(
         *("bench", "live", "--pods", "1000", "--nodes", "2", "--kubeconfig", world.cluster.kubeconfig)
     )

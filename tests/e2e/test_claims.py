@@ -27,7 +27,7 @@ def gang(size: int) -> dict[str, str]:
 
 
 class Devices:
-    """A driver, a class of its devices, and what a resource claim controller would do; names are the test's own."""
+    """A driver, a class of its devices, and the work of a resource claim controller; names are unique per test."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Devices:
         )
 
     async def node(self, name: str, count: int, **attributes: str) -> None:
-        """A node with so many devices, each with these attributes."""
+        """Create a node with `count` devices, each with these attributes."""
         await self.world.node(name)
         node = f"{self.world.name}-{name}"
         shown = {key: {"string": value} for key, value in attributes.items()}
@@ -181,7 +181,7 @@ async def test_selectors_choose_among_devices(world: World, devices: Devices) ->
     assert (await world.until_bound("w"))["w"] == "n2"
 
 
-async def test_what_an_expression_fails_with_is_said(world: World, devices: Devices) -> None:
+async def test_error_of_a_device_expression_is_reported(world: World, devices: Devices) -> None:
     await devices.offer()
     await devices.node("n1", 1)
     await world.scheduler()
@@ -290,10 +290,8 @@ async def test_a_gang_waits_as_a_whole_for_the_claim_of_one(world: World, device
 
 
 @pytest.mark.usefixtures("embedded")
-async def test_a_gang_whose_claims_cannot_all_be_written_gives_all_devices_back(
-    world: World, devices: Devices
-) -> None:
-    """The decision falls as a whole; what was allocated for it is free again, and the next one goes through."""
+async def test_gang_releases_all_devices_if_one_claim_cannot_be_written(world: World, devices: Devices) -> None:
+    """The decision fails as a whole: its devices are free again, and the next decision succeeds."""
     await devices.offer()
     await devices.node("n1", 4)
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""The clock of end-to-end tests: an idle hour takes no time, and work beside the loop takes real time."""
+"""The clock of end-to-end tests: an idle hour needs no time, and work beside the loop needs real time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_an_idle_hour_passes_at_once_on_every_clock() -> None:
     assert {"monotonic": time.monotonic, "wall": time.time} == TRUE
 
 
-async def test_what_a_socket_brings_is_not_overtaken_by_a_timer() -> None:
+async def test_data_of_a_socket_arrives_before_a_later_timer() -> None:
     """A hundred answers in turn, each awaited for a second of the clock."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -35,7 +35,7 @@ async def bound_now(world: World) -> int:
     return sum(bool(node) for node in (await world.placement()).values())
 
 
-# First each policy and each binding before and after it, in one pairing; then all the others.
+# The first pairing covers each policy and each crash before and after a binding; the other pairings follow.
 DEATHS = sorted(
     itertools.product(POLICIES, [1, 2, 3, 4], [False, True]),
     key=lambda each: (POLICIES.index(each[0]) + each[1] + 2 * each[2]) % 4 != 0,
@@ -49,7 +49,7 @@ def death(value: object) -> str:
 @pytest.mark.slow_but_first(8)
 @pytest.mark.parametrize(("policy", "nth", "after"), DEATHS, ids=death)
 async def test_killed_at_any_binding_of_a_gang(world: World, policy: str, nth: int, after: bool) -> None:
-    """Room is scarce and somebody else is after it: what was begun is finished first."""
+    """Room is scarce and another gang waits for it: the begun gang is finished first."""
     await world.node("n1", cpu="4")
     await world.pods(*NAMES, **gang(policy))
     first = await world.scheduler(wait=False, concurrency=1)
@@ -92,7 +92,9 @@ async def test_killed_with_all_bindings_under_way(world: World) -> None:
 
 
 async def test_a_begun_gang_that_lost_its_room_waits_and_says_so(world: World) -> None:
-    """Two are bound when the scheduler dies, and the other node goes with it: nothing is forgotten."""
+    """Two members are bound when the scheduler dies, and the other node is lost at the same time: the gang
+    waits with a reason.
+    """
     await world.node("n1", cpu="2")
     await world.node("n2", cpu="2")
     await world.pods(*NAMES, **gang("only-waiting"))
@@ -148,7 +150,7 @@ async def until_the_end(world: World) -> None:
 
 
 @pytest.mark.slow
-async def test_killed_at_any_write_the_end_is_the_same(world: World) -> None:
+async def test_scheduler_killed_at_any_write_reaches_the_same_end_state(world: World) -> None:
     """Every write in turn: bindings, conditions, statuses, events; each before it is sent and after."""
     ends: list[tuple[str, dict[str, Any]]] = []
     reached, nth = True, 0

@@ -1,4 +1,4 @@
-"""`phalanx defrag` as a child process: what it shows, what it moves, and what it leaves behind."""
+"""`phalanx defrag` as a child process: its plan, its moves, and the cluster afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def owned(name: str, owner: str, **what: Any) -> Object:
 
 @asynccontextmanager
 async def controller(world: World, owner: str, count: int, **what: Any) -> AsyncIterator[None]:
-    """Keeps so many pods alive, as a ReplicaSet's controller does."""
+    """Replace deleted pods up to `count`, as a ReplicaSet's controller does."""
 
     async def keep() -> None:
         number = 0
@@ -86,7 +86,7 @@ class TestDryRun:
         assert await world.list(PODS) == before
         assert await taints(world) == []
 
-    async def test_as_data(self, world: World) -> None:
+    async def test_defrag_plan_is_printed_as_json(self, world: World) -> None:
         await spread(world)
         code, output = await ask(world, "--nodes", "1", "-l", ALL, "-o", "json")
         assert code == 0, output
@@ -120,7 +120,7 @@ class TestDryRun:
         assert "the PodDisruptionBudgets that count it allow no further disruption" in output
 
     @pytest.mark.slow
-    async def test_pods_that_nobody_would_make_again_stay(self, world: World) -> None:
+    async def test_defrag_skips_pods_without_a_controller(self, world: World) -> None:
         await spread(world)
         await world.pod("bare", nodeName=f"{world.name}-n1")
         code, output = await ask(world, "--nodes", "1", "-l", "kubernetes.io/hostname=n1")
@@ -147,13 +147,13 @@ class TestDryRun:
             (("--nodes", "1", "--timeout", "soon"), "'soon' is not a duration"),
         ],
     )
-    async def test_what_makes_no_sense_is_a_usage_error(
+    async def test_invalid_defrag_options_are_a_usage_error(
         self, world: World, arguments: tuple[str, ...], words: str
     ) -> None:
         code, output = await ask(world, *arguments)
         assert (code, words in output) == (2, True), output
 
-    async def test_what_is_not_there_is_named(self, world: World) -> None:
+    async def test_missing_node_of_defrag_is_named(self, world: World) -> None:
         code, output = await ask(world, "--for", "podgroup/ghost", "-n", world.namespace)
         assert code == 1
         assert "gang 'ghost'" in output
@@ -174,7 +174,7 @@ class TestApply:
         assert await taints(world) == []
 
     @pytest.mark.slow
-    async def test_it_may_stay_closed(self, world: World) -> None:
+    async def test_defrag_leaves_the_node_cordoned_on_request(self, world: World) -> None:
         await spread(world)
         await world.scheduler()
         async with controller(world, "web", 6):
@@ -213,7 +213,7 @@ class TestApply:
         assert code == 0, output
         assert (json.loads(output)["moves"], json.loads(output)["free"]) == ([], [f"{world.name}-n1"])
 
-    async def test_where_nobody_comes_in_their_stead_it_halts_and_opens_the_node(self, world: World) -> None:
+    async def test_defrag_without_replacement_pods_halts_and_uncordons_the_node(self, world: World) -> None:
         await spread(world)
         code, output = await ask(world, "--nodes", "1", "-l", ALL, "--apply", "--timeout", "1s")
         assert code == 1, output

@@ -1,4 +1,6 @@
-"""The action `defragment` on an API server: booked in writing, carried out, told; a restart keeps the budget."""
+"""The action `defragment` on an API server: evictions are recorded, executed and published; a restart preserves
+the budget.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ async def start(world: World, tmp_path: Path) -> Any:
 
 
 async def fragmented(world: World, prefix: str) -> None:
-    """Two nodes of four CPUs, half of each taken; a pod asks for a whole one."""
+    """Two nodes of four CPUs, each half used; a pod requests a whole node."""
     for number in (1, 2):
         node = (await world.node(f"{prefix}{number}", cpu="4"))["metadata"]["name"]
         for place in range(2):
@@ -49,14 +51,16 @@ async def booked(world: World) -> list[int]:
 
 
 @pytest.mark.feature("defragmentation")
-async def test_pods_move_for_one_who_waits_until_the_budget_is_spent(world: World, tmp_path: Path) -> None:
+async def test_defragment_moves_pods_for_a_waiting_pod_until_the_budget_is_spent(
+    world: World, tmp_path: Path
+) -> None:
     await fragmented(world, "a")
     first = await start(world, tmp_path)
     async with controller(world, "web-a", 4):
         await world.until_bound("whole-a")
         await world.until_event("Rescheduled", words="there is room for it on")
     assert await booked(world) == [2]
-    # Another process knows of no eviction but what is written down.
+    # Another process knows only of the recorded evictions.
     await first.kill()
     await fragmented(world, "b")
     await start(world, tmp_path)
@@ -64,7 +68,7 @@ async def test_pods_move_for_one_who_waits_until_the_budget_is_spent(world: Worl
     assert await booked(world) == [2]
 
 
-async def test_the_schedule_says_when_and_whom(world: World, tmp_path: Path) -> None:
+async def test_defragment_schedule_decides_the_time_and_the_pods_to_move(world: World, tmp_path: Path) -> None:
     await fragmented(world, "c")
     path = tmp_path / "policy.yaml"
     path.write_text(POLICY)

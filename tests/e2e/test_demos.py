@@ -1,4 +1,4 @@
-"""The demos check what they claim: they end with 0 where it is true, with 1 where it is not."""
+"""The demos check their claims: they exit with 0 where the claim is true, and with 1 where it is not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def play(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(240)  # three clusters are started by one of them
 @pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
-def test_everything_happens_as_told(name: str) -> None:
+def test_each_demo_confirms_its_claims(name: str) -> None:
     shown = play(name)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert shown.stdout.endswith(f"demo {name}: all steps succeeded\n")
@@ -44,7 +44,7 @@ def test_a_policy_that_shares_nothing_makes_the_claim_of_the_queues_false(tmp_pa
     assert re.search(r"until \{'production': 8, 'research': 4\} run; observed \{", shown.stderr), shown.stderr
 
 
-def test_without_the_action_preempt_nobody_leaves_for_the_urgent_job(tmp_path: Path) -> None:
+def test_demo_without_the_action_preempt_fails_as_no_pod_is_evicted_for_the_urgent_job(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(NO_QUEUES)
     shown = play("gang-preemption", "--policy", str(policy))

@@ -1,4 +1,6 @@
-"""Parts of GPUs over the API: what device plugins write, what bindings tell them, and what a new process reads."""
+"""Parts of GPUs over the API: annotations of device plugins, annotations of bindings, and recovery in a new
+process.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def policy(tmp_path: Path) -> str:
 
 
 async def gpu_node(world: World, name: str, *cards: str, memory: int = 16000) -> None:
-    """As volcano-vgpu-device-plugin registers them."""
+    """Create a node as volcano-vgpu-device-plugin registers it."""
     count = len(cards)
     offer = {"vgpu-number": 10 * count, "vgpu-memory": memory * count, "vgpu-cores": 100 * count}
     await world.node(name, **{f"volcano_sh__{key}": value for key, value in offer.items()})
@@ -46,7 +48,7 @@ def wants(memory: int, number: int = 1, **spec: Any) -> dict[str, Any]:
 
 
 async def told(world: World) -> dict[str, str]:
-    """pod -> the cards that its binding told the device plugin of."""
+    """Return pod -> the cards that its binding annotates for the device plugin."""
     found = {}
     for item in await world.list(PODS):
         annotations = item["metadata"].get("annotations") or {}
@@ -55,7 +57,9 @@ async def told(world: World) -> dict[str, str]:
     return found
 
 
-async def test_a_gang_gets_cards_that_hold_it_and_tells_the_device_plugins(world: World, tmp_path: Path) -> None:
+async def test_gang_is_bound_to_cards_with_room_and_annotates_them_for_the_device_plugins(
+    world: World, tmp_path: Path
+) -> None:
     await gpu_node(world, "n1", "GPU-a", "GPU-b")
     await gpu_node(world, "n2", "GPU-c")
     await world.scheduler(config=policy(tmp_path))
@@ -84,7 +88,7 @@ async def test_a_gang_that_the_cards_cannot_hold_waits_as_a_whole(world: World, 
     await world.until_bound("g-0", "g-1", "g-2")
 
 
-async def test_a_new_process_knows_what_is_held(world: World, tmp_path: Path) -> None:
+async def test_restarted_scheduler_counts_the_cards_in_use(world: World, tmp_path: Path) -> None:
     await gpu_node(world, "n1", "GPU-a", "GPU-b")
     first = await world.scheduler(config=policy(tmp_path))
     await world.pod("a", **wants(9000))

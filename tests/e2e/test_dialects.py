@@ -122,7 +122,7 @@ async def test_a_gang_waits_for_its_members_and_starts_as_one(world: World, name
     first, second, third = pods(metadata, spec)
     await world.apply(first)
     await world.apply(second)
-    # Of Kubernetes' own groups people are told in words of their own.
+    # Messages about Kubernetes' own groups use Kubernetes' words.
     await world.until_held("member-0", "member-1", words="2 of the 3 required pods|have 2 of 3 pods")
     await world.apply(third)
     placement = await world.until_bound("member-0", "member-1", "member-2")
@@ -145,7 +145,9 @@ async def test_pods_that_come_before_their_object_wait_for_it(world: World, name
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)
-async def test_what_is_there_before_the_scheduler_is_seen_whole(world: World, name: str) -> None:
+async def test_objects_created_before_the_scheduler_starts_are_scheduled_as_whole_gangs(
+    world: World, name: str
+) -> None:
     """A scheduler that starts must not take the first pod that it reads for the whole gang."""
     metadata, spec, declared = DECLARATIONS[name]
     await world.node("n1", cpu="2")
@@ -157,7 +159,7 @@ async def test_what_is_there_before_the_scheduler_is_seen_whole(world: World, na
     await world.until_held("member-0", "member-1", "member-2", words="2 of the 3 required pods .* fit")
 
 
-async def test_manifests_are_what_they_claim_to_be() -> None:
+async def test_manifests_of_each_dialect_match_their_description() -> None:
     for metadata, spec, declared in DECLARATIONS.values():
         for text in [*pods(metadata, spec), declared]:
             assert text == "" or {"apiVersion", "kind", "metadata", "spec"} <= set(yaml.safe_load(text))

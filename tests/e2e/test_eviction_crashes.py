@@ -1,4 +1,4 @@
-"""A scheduler that dies while it makes room: whoever waits gets the room, and nobody leaves who need not."""
+"""A scheduler that dies during evictions: the preemptor gets its room, and no pod is evicted without need."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def leaving(world: World) -> set[str]:
 
 
 async def let_them_leave(world: World, evicted: set[str]) -> None:
-    """Plays the kubelet until the gang is bound; takes note of who has left."""
+    """Play the kubelet until the gang is bound, and record the evicted pods."""
     while True:
         for name in await leaving(world):
             evicted.add(name)
@@ -60,14 +60,14 @@ async def let_them_leave(world: World, evicted: set[str]) -> None:
 
 
 async def finish(world: World) -> set[str]:
-    """Who has left when the gang has its room."""
+    """Return the evicted pods once the gang has its room."""
     evicted: set[str] = set()
     async with asyncio.timeout(60):
         await let_them_leave(world, evicted)
     return evicted
 
 
-async def test_promises_stand_before_anyone_is_told_to_leave(world: World) -> None:
+async def test_promise_is_recorded_before_the_first_eviction(world: World) -> None:
     await submit(world)
     scheduler = await world.scheduler()
 
@@ -125,7 +125,7 @@ async def test_any_answer_may_be_lost(world: World, nth: int, after: bool) -> No
 
 
 async def test_a_preemptor_that_is_deleted_before_anyone_has_left_saves_them(world: World) -> None:
-    """The deletions do not get through for a while; then there is nobody to make room for."""
+    """Deletions fail for a while; then the preemptor is deleted and needs no room."""
     await submit(world)
     scheduler = await world.scheduler(wait=False)
     scheduler.wire.lose("PATCH", "/pods/[abcd]/status$", times=1000)
@@ -146,12 +146,12 @@ async def test_a_preemptor_that_is_deleted_before_anyone_has_left_saves_them(wor
 
 
 @pytest.mark.usefixtures("embedded")
-async def test_who_may_not_be_evicted_is_spared_and_others_are_chosen(world: World) -> None:
+async def test_pod_protected_from_eviction_is_spared_and_other_victims_are_selected(world: World) -> None:
     await submit(world)
     scheduler = await world.scheduler(wait=False)
     world.server.faults.answer("DELETE", "/pods/[abcd]$", 403)
     evicted = await finish(world)
-    # (The PodGroup that the scheduler has generated goes with its last member.)
+    # (The PodGroup that the scheduler has generated is deleted with its last member.)
     writes = [write for write in scheduler.wire.writes if write.startswith("DELETE") and "/pods/" in write]
     deletions = [write.rpartition("/")[-1] for write in writes]
     refused = deletions[0]
@@ -161,10 +161,10 @@ async def test_who_may_not_be_evicted_is_spared_and_others_are_chosen(world: Wor
     assert condition((await pods(world))[refused], "DisruptionTarget")["status"] == "False"
 
 
-async def test_who_was_told_to_go_before_a_crash_and_stays_is_told_so(
+async def test_victim_marked_before_a_crash_and_spared_after_it_gets_its_condition_corrected(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first scheduler dies between its word and its deed; then there is nobody to make room for."""
+    """The first scheduler dies between condition and deletion; then the preemptor needs no room."""
     monkeypatch.setattr(leftover_evictions, "_STALE", 0.5)
     await submit(world)
     first = await world.scheduler(wait=False, concurrency=1)
@@ -191,7 +191,7 @@ async def test_who_was_told_to_go_before_a_crash_and_stays_is_told_so(
 async def test_a_gang_that_has_begun_to_leave_leaves_whole_after_a_crash(
     world: World, tmp_path: Path, way: str, needed: bool
 ) -> None:
-    """The first scheduler dies when one of four members has been told to go."""
+    """The first scheduler dies after the eviction of one of four members."""
     config = tmp_path / "policy.yaml"
     config.write_text(f"{DEFAULT_POLICY}\nphalanx: {{evictions: {way}}}\n")
     await world.node("n1", cpu="4")

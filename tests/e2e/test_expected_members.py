@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 def app(name: str, executors: int = 0, timeout: str = "5m") -> dict[str, Any]:
-    """The labels of an app's pods, and what its driver says of its executors."""
+    """Return the labels of an app's pods, and the number of executors that its driver expects."""
     labels = {
         "pod-group.scheduling.sigs.k8s.io/name": name,
         "pod-group.scheduling.sigs.k8s.io/min-available": "1",
@@ -75,7 +75,7 @@ async def test_room_is_held_through_a_restart(world: World) -> None:
 
 
 @pytest.mark.feature("placeholders")
-async def test_what_is_not_claimed_in_time_is_given_back(world: World) -> None:
+async def test_room_for_expected_members_is_released_when_they_do_not_arrive_in_time(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     await world.pod("driver", **app("a", 1, timeout="2s"))

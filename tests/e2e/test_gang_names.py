@@ -1,4 +1,4 @@
-"""One gang has one name: every command shows it, and takes what any other prints."""
+"""One gang has one name: every command prints it, and accepts the name that any other prints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ async def test_every_command_calls_the_gang_of_a_job_as_the_job_is_called(world:
 
 
 @pytest.mark.parametrize("name", ["train", "job/train", "podgroup/train", "podgroup/job:train:UID"])
-async def test_whatever_a_command_prints_is_taken_by_why_and_by_the_orders(world: World, name: str) -> None:
+async def test_gang_names_printed_by_any_command_are_accepted_by_why_and_job_commands(
+    world: World, name: str
+) -> None:
     await world.node("small", cpu="2")
     name = name.replace("UID", await indexed_job(world, 3))
     code, output = await run(world, "why", name)
@@ -66,7 +68,7 @@ async def test_a_name_alone_may_be_a_pod_or_nothing(world: World) -> None:
     assert (code, f"no gang, job or pod 'nobody' in namespace '{world.namespace}'" in output) == (1, True), output
 
 
-async def test_a_gang_of_another_scheduler_says_whose_it_is(world: World) -> None:
+async def test_why_about_a_gang_of_another_scheduler_names_that_scheduler(world: World) -> None:
     await world.node("small", cpu="2")
     await gang(world, "theirs", 2, 2, scheduler="volcano")
     for name in ("theirs", "podgroup/theirs"):

@@ -38,7 +38,7 @@ def labelled(minimum: int, name: str = "g", policy: str = "") -> dict[str, str]:
     return labels | ({f"{prefix}/match-policy": policy} if policy else {})
 
 
-async def test_a_gang_that_does_not_fit_holds_nothing_and_blocks_nobody(world: World) -> None:
+async def test_gang_that_does_not_fit_binds_no_pod_and_blocks_no_other_pod(world: World) -> None:
     await world.node("n1", cpu="4")
     await world.scheduler()
     await world.pods("big-0", "big-1", "big-2", labels=labelled(3, "big"), cpu="2")
@@ -76,7 +76,7 @@ async def test_each_role_has_a_minimum_of_its_own(world: World, minimum: int) ->
 
 
 async def test_gangs_of_a_gang_group_start_together_over_two_namespaces(world: World, tmp_path: Path) -> None:
-    """Where the administrator lets them."""
+    """The administrator allows gang groups over these namespaces."""
     other = f"{world.name}-b"
     await world.open(other)
     world.namespace = world.name
@@ -110,7 +110,7 @@ async def test_gangs_of_a_gang_group_start_together_over_two_namespaces(world: W
         ("waiting-and-running", 1, 1, False),
         ("waiting-running-succeed", 1, 1, True),
         ("once-satisfied", 1, 1, True),
-        ("once-satisfied", 0, 2, False),  # nobody of the run is left: whoever comes starts whole
+        ("once-satisfied", 0, 2, False),  # no pod of the run remains: the next run starts whole
     ],
 )
 async def test_a_replacement_is_judged_by_the_match_policy(
@@ -149,7 +149,7 @@ async def test_a_gang_of_only_waiting_restarts_as_a_whole(world: World) -> None:
     await world.until_bound("a2", "b2")
 
 
-async def test_a_minimum_that_is_lowered_lets_the_gang_go(world: World) -> None:
+async def test_lowered_minimum_lets_the_gang_start(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     await world.make(group(minMember=3))
@@ -160,7 +160,7 @@ async def test_a_minimum_that_is_lowered_lets_the_gang_go(world: World) -> None:
     assert (await world.until_held("c", words="Insufficient cpu"))["reason"] == "Unschedulable"
 
 
-async def test_a_minimum_that_is_raised_holds_what_waits_and_keeps_what_runs(world: World) -> None:
+async def test_raised_minimum_holds_waiting_pods_and_spares_running_ones(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     await world.make(group(minMember=2))
@@ -172,7 +172,7 @@ async def test_a_minimum_that_is_raised_holds_what_waits_and_keeps_what_runs(wor
     assert (await world.placement())["a"] == "n1"
 
 
-async def test_a_group_that_is_deleted_holds_the_rest_and_keeps_what_runs(world: World) -> None:
+async def test_deleted_group_holds_waiting_pods_and_spares_running_ones(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     await world.make(group(minMember=2))
@@ -250,7 +250,7 @@ async def test_gated_members_wait_for_their_gates_and_are_left_alone(world: Worl
     await world.until_bound("a", "b", "c")
 
 
-async def test_a_group_that_kueue_admits_starts_when_its_last_member_is_let_go(world: World) -> None:
+async def test_group_admitted_by_kueue_starts_when_its_last_gate_is_removed(world: World) -> None:
     """Kueue's controller takes the gates away one by one."""
     await world.node("n1")
     scheduler = await world.scheduler()
@@ -292,7 +292,7 @@ async def test_a_foreign_member_is_explained(world: World) -> None:
     await world.until_held("ours", words="1 with another schedulerName")
 
 
-async def test_terminating_pods_keep_their_room_until_they_are_gone(world: World) -> None:
+async def test_terminating_pods_occupy_their_room_until_they_end(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     leaving = pod("leaving", cpu="2")
@@ -366,7 +366,7 @@ async def test_min_resources_say_no_before_anything_is_placed(world: World) -> N
     await world.until_bound("a", "b")
 
 
-async def test_who_is_more_important_goes_first(world: World) -> None:
+async def test_gang_of_higher_priority_is_scheduled_first(world: World) -> None:
     for name, value in (("low", 10), ("high", 1000)):
         await world.make(
             {
@@ -388,7 +388,7 @@ async def test_who_is_more_important_goes_first(world: World) -> None:
 
 
 async def test_a_volcano_group_is_admitted_before_it_has_pods(world: World) -> None:
-    """Its controller makes the pods when the phase is Inqueue; what does not fit at all is not let in."""
+    """The controller creates the pods at phase Inqueue; a group that can never fit is not admitted."""
     await world.node("n1", cpu="4")
     await world.scheduler()
     await world.make(group("fits", VOLCANO, minMember=2, minResources={"cpu": "3"}))

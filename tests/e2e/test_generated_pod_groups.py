@@ -1,4 +1,4 @@
-"""Gangs that only pods declare get a PodGroup, which follows their labels and goes with them (as in ACK)."""
+"""Gangs declared by pods only get a PodGroup, which follows their labels and is deleted with them (as in ACK)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_gang_that_only_pods_declare_can_be_listed_and_has_a_status(
     assert await find(world, SIGS, "g") is None
 
 
-async def test_it_is_owned_by_the_controller_of_its_members(world: World) -> None:
+async def test_generated_group_is_owned_by_the_controller_of_its_members(world: World) -> None:
     await world.scheduler()
     for name in ("a", "b"):
         document = pod(name, owner="job-1", **labelled())
@@ -93,7 +93,7 @@ async def test_the_labels_stay_the_source(world: World) -> None:
     await world.scheduler()
     await world.pods("a", "b", **labelled(3))
     await made(world)
-    # Nothing that a label does not say holds: here the third member.
+    # Only members with labels count: here the third member is missing.
     await asyncio.sleep(0.5)
     assert await world.placement() == {"a": "", "b": ""}
     await world.delete(PODS, "a", "b")
@@ -103,7 +103,9 @@ async def test_the_labels_stay_the_source(world: World) -> None:
     await world.until_bound("c", "d")
 
 
-async def test_it_goes_with_its_last_member_and_a_second_run_gets_its_own(world: World) -> None:
+async def test_generated_group_is_deleted_with_its_last_member_and_a_second_run_gets_a_new_one(
+    world: World,
+) -> None:
     await world.node("n1")
     await world.scheduler()
     await world.pods("a", "b", **labelled())
@@ -137,7 +139,7 @@ async def test_a_restarted_scheduler_knows_it(world: World) -> None:
     await absent(world, X_K8S)
 
 
-async def test_who_writes_its_spec_makes_it_his_own(world: World) -> None:
+async def test_generated_group_whose_spec_a_user_edits_belongs_to_the_user(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     await world.pods("a", "b", **labelled(3))
@@ -181,7 +183,7 @@ async def test_a_mark_that_a_tenant_writes_is_worth_nothing(world: World) -> Non
     # One that is no record of its spec is a user's object like every other.
     await world.pods("a", "b", labels={"scheduling.x-k8s.io/pod-group": "g"})
     await world.until_bound("a", "b")
-    # One that passes for ours declares nothing, and goes as ours go.
+    # A group that imitates a generated one declares nothing, and is deleted like a generated one.
     await world.pods("c", labels={"scheduling.x-k8s.io/pod-group": "h"})
     await absent(world, X_K8S, "h")
     assert MARK not in (await world.get(X_K8S, "g"))["metadata"].get("annotations", {})
@@ -203,7 +205,7 @@ async def test_the_policy_switches_it_off(world: World, tmp_path: Any) -> None:
     assert await find(world, X_K8S, "g") is None
 
 
-async def test_what_another_scheduler_has_made_for_its_own_gang_is_left_to_it(world: World) -> None:
+async def test_group_generated_by_another_scheduler_is_not_changed(world: World) -> None:
     scheduler = await world.scheduler()
     await world.pods("a", "b", scheduler="another", **labelled())
     document = {

@@ -1,4 +1,4 @@
-"""`/configz` and `/debug`: for those whom the API server lets get these paths, and nobody else."""
+"""`/configz` and `/debug`: served only to callers with the right to get these paths."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def inside(world: World, tmp_path: Path) -> AsyncIterator[Inside]:
                 await world.client.delete(resource.path(name=each["metadata"]["name"]))
 
 
-async def test_who_may_not_get_a_path_sees_nothing(inside: Inside) -> None:
+async def test_caller_without_the_right_to_a_path_is_refused(inside: Inside) -> None:
     for path in ("/healthz", "/livez", "/readyz", "/readyz?verbose"):
         assert (await inside.read(path))[0] == 200
     for path in ("/configz", "/debug/state", "/debug/story?pod=a/b", "/metrics"):
@@ -133,7 +133,9 @@ async def test_who_may_not_get_a_path_sees_nothing(inside: Inside) -> None:
     assert (await inside.ask("/debug/state", narrow))[0] == 403
 
 
-async def test_who_may_sees_the_state_its_differences_and_the_story_of_a_pod(world: World, inside: Inside) -> None:
+async def test_caller_with_the_right_gets_state_comparison_and_history_of_a_pod(
+    world: World, inside: Inside
+) -> None:
     operator = await inside.account("operator", "/configz", "/debug/*")
     await world.node("n1", cpu="2")
     await world.pod("fits", schedulerName=inside.name, cpu="1")
@@ -170,7 +172,7 @@ async def test_who_may_sees_the_state_its_differences_and_the_story_of_a_pod(wor
 
 
 @pytest.mark.slow
-async def test_whoever_may_list_pods_sees_their_gangs_and_the_command_line_asks_for_them(
+async def test_caller_with_the_right_to_list_pods_gets_their_gangs_also_by_command(
     world: World, inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.node("n1", cpu="4")

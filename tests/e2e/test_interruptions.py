@@ -1,4 +1,4 @@
-"""Lost answers, refusals, cut watches, forgotten history: the work goes on as soon as it can."""
+"""Lost answers, refusals, cut watches, expired history: the scheduler continues as soon as it can."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_answers_to_bindings_that_are_lost(world: World, after: bool, time
     await world.node("n1")
     await world.until_bound(*NAMES)
     await world.settled(scheduler, quiet=0.4)
-    # What was written is seen by looking: nothing is posted twice that took effect once.
+    # The scheduler looks before it repeats: no request that took effect is posted twice.
     assert bindings(scheduler) == 4
     assert condition(await world.get(PODS, "a"), "PodScheduled")["status"] == "True"
 
@@ -63,7 +63,7 @@ async def test_refusals_that_pass(world: World, embedded: None, code: int, times
 
 
 @pytest.mark.slow
-async def test_a_pod_that_is_refused_for_ever_does_not_keep_others_waiting(world: World, embedded: None) -> None:
+async def test_pod_that_is_always_refused_does_not_delay_other_pods(world: World, embedded: None) -> None:
     scheduler = await world.scheduler(concurrency=2)
     await world.pods("bad-0", "bad-1", labels={"pod-group/name": "bad", "pod-group/min-available": "2"})
     await world.until_held("bad-0", "bad-1")
@@ -82,7 +82,7 @@ async def test_a_pod_that_is_refused_for_ever_does_not_keep_others_waiting(world
 async def test_a_webhook_that_refuses_one_member_leaves_a_trace_and_is_survived(
     world: World, embedded: None
 ) -> None:
-    """Three of four are bound; the fourth is tried until it works, and its room is kept for it meanwhile."""
+    """Three of four members are bound; the fourth is retried until it succeeds, and its room stays reserved."""
     await waiting_gang(world)
     world.server.faults.answer("POST", "/pods/c/binding$", 403, times=3, message="denied by policy")
     await world.node("n1", cpu="4")
@@ -115,8 +115,8 @@ async def test_a_list_that_fails_now_and_then(world: World, embedded: None) -> N
     await world.until_bound(*NAMES)
 
 
-async def test_deletions_that_nobody_told_are_found_out(world: World, embedded: None) -> None:
-    """While the watch is down a pod goes and gives its room; the next list tells."""
+async def test_deletions_missed_by_a_cut_watch_are_found_by_the_next_list(world: World, embedded: None) -> None:
+    """While the watch is down a pod is deleted and frees its room; the next list shows it."""
     await world.node("n1", cpu="4")
     await world.scheduler()
     await world.pod("old", cpu="4")
@@ -131,7 +131,7 @@ async def test_deletions_that_nobody_told_are_found_out(world: World, embedded: 
 
 
 async def test_nothing_is_planned_on_stale_knowledge(world: World, embedded: None) -> None:
-    """Pods are watched, nodes are not: what a node looked like a while ago is no ground to bind on."""
+    """Pods are watched, nodes are not: the scheduler does not bind on outdated nodes."""
     scheduler = await world.scheduler()
     await world.node("n1")
     await world.pods("a", "b", labels={"pod-group/name": "g", "pod-group/min-available": "3"})
@@ -169,7 +169,7 @@ async def test_events_that_are_refused_hold_nothing_up(world: World, embedded: N
 
 
 async def test_once_everything_is_settled_nothing_is_written(world: World) -> None:
-    """Running, waiting, gated, half-declared, foreign: all have been told what there is to say."""
+    """Running, waiting, gated, half-declared, foreign: all statuses and conditions are already published."""
     await world.node("n1", cpu="6")
     scheduler = await world.scheduler()
     document = {"apiVersion": GROUPS.api_version, "kind": "PodGroup"}
@@ -187,7 +187,7 @@ async def test_once_everything_is_settled_nothing_is_written(world: World) -> No
     await world.settled(scheduler, quiet=1.0)
     before = scheduler.wire.count()
     for beat in range(10):
-        # What goes on in every cluster all the time: heartbeats, labels, other people's pods.
+        # Heartbeats, labels and foreign pods change in every cluster all the time.
         await world.patch_node("n1", {"metadata": {"annotations": {"beat": str(beat)}}})
         await world.patch(PODS, "theirs", {"metadata": {"annotations": {"beat": str(beat)}}})
         await world.patch(PODS, "waits-0", {"metadata": {"annotations": {"beat": str(beat)}}})

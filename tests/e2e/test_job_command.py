@@ -35,7 +35,7 @@ async def submit(world: World, name: str, *more: str) -> None:
 
 
 async def phase(world: World, name: str, phase: str, **status: Any) -> None:
-    """What a controller would say."""
+    """Publish the phase as a controller would."""
     await world.patch(VOLCANO_JOBS, name, {"status": {"state": {"phase": phase}, **status}}, status=True)
 
 
@@ -45,7 +45,7 @@ async def listed(world: World) -> dict[str, Any]:
     return {f"{job['kind']}/{job['name']}": job for job in json.loads(output)["jobs"]}
 
 
-async def test_a_submitted_job_is_there_as_flags_said_and_the_next_steps_are_told(world: World) -> None:
+async def test_submitted_job_matches_its_flags_and_submit_prints_the_next_commands(world: World) -> None:
     code, output = await run(
         world, "submit", "--name", "train", "--image", "torch", "--replicas", "2", "--", "sleep"
     )
@@ -64,7 +64,7 @@ async def test_a_job_in_a_queue_that_is_not_there_is_refused_with_the_queues_tha
     assert not await world.list(VOLCANO_JOBS)
 
 
-async def test_a_second_job_of_the_same_name_is_refused_in_plain_words(world: World) -> None:
+async def test_second_job_of_the_same_name_is_refused_with_a_plain_message(world: World) -> None:
     await submit(world, "twice")
     code, output = await run(world, "submit", "--name", "twice", "--image", "x")
     assert code == 1
@@ -72,7 +72,7 @@ async def test_a_second_job_of_the_same_name_is_refused_in_plain_words(world: Wo
 
 
 @pytest.mark.slow
-async def test_a_file_whose_second_object_is_refused_says_what_was_created(world: World) -> None:
+async def test_file_whose_second_object_is_refused_prints_the_created_first_object(world: World) -> None:
     made = pod("a", namespace=world.namespace)
     process = await start(world, "submit", "/dev/stdin")
     assert await process.ends() == 1
@@ -91,7 +91,7 @@ async def test_a_file_whose_second_object_is_refused_says_what_was_created(world
     assert [each["metadata"]["name"] for each in await world.list(PODS)] == ["b"]
 
 
-async def test_all_kinds_of_jobs_are_listed_and_what_belongs_to_one_is_no_row_of_its_own(world: World) -> None:
+async def test_list_shows_all_kinds_of_jobs_and_no_row_for_objects_owned_by_a_job(world: World) -> None:
     await submit(world, "train", "--replicas", "2")
     uid = (await world.get(VOLCANO_JOBS, "train"))["metadata"]["uid"]
     owner = {
@@ -151,7 +151,7 @@ async def test_suspend_and_resume_of_a_volcano_job_are_commands_that_the_job_own
 
 
 @pytest.mark.slow
-async def test_what_is_suspended_already_or_has_ended_is_told_and_gets_no_command(world: World) -> None:
+async def test_suspend_of_a_suspended_or_ended_job_prints_its_state_and_creates_no_command(world: World) -> None:
     await submit(world, "train")
     await phase(world, "train", "Aborted")
     assert (await run(world, "job", "suspend", "train"))[0] == 0
@@ -172,7 +172,7 @@ async def test_a_native_job_is_suspended_by_its_own_field(world: World) -> None:
         assert (await world.get(NATIVE_JOBS, "native"))["spec"]["suspend"] is value
 
 
-async def test_cancel_deletes_jobs_and_one_that_is_not_there_does_not_keep_the_others(world: World) -> None:
+async def test_cancel_of_several_jobs_deletes_the_existing_ones_despite_a_missing_one(world: World) -> None:
     await submit(world, "a")
     await submit(world, "b")
     code, output = await run(world, "job", "cancel", "a", "nowhere", "b")
@@ -181,7 +181,7 @@ async def test_cancel_deletes_jobs_and_one_that_is_not_there_does_not_keep_the_o
     assert not await world.list(VOLCANO_JOBS)
 
 
-async def test_cancel_of_a_bare_gang_spares_pods_that_somebody_would_make_anew(world: World) -> None:
+async def test_cancel_of_a_bare_gang_spares_pods_that_a_controller_would_recreate(world: World) -> None:
     for name, owner in (("free", ""), ("kept", "maker")):
         labels = {
             "pod-group.scheduling.sigs.k8s.io/name": name,
@@ -213,7 +213,7 @@ async def test_the_exit_code_of_wait_says_how_the_job_ended(world: World, last: 
 
 
 @pytest.mark.slow
-async def test_wait_tells_when_the_time_is_up_and_when_the_job_is_gone(world: World) -> None:
+async def test_wait_reports_a_timeout_and_a_deleted_job(world: World) -> None:
     await submit(world, "train")
     code, output = await run(world, "job", "wait", "train", "--timeout", "1")
     assert (code, "not completed after 1 s" in output) == (124, True), output

@@ -1,4 +1,4 @@
-"""Volcano Jobs on a whole cluster, as users have them: kubectl in, pods out, and nobody who dies spoils it."""
+"""Volcano Jobs on a whole cluster as users run them, with kubectl, and with crashes of each process."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_job_starts_whole_and_restarts_whole(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_whoever_is_killed_while_pods_are_made_makes_no_second_ones(
+async def test_controller_killed_while_it_creates_pods_creates_no_duplicates(
     cluster: LocalCluster, kubectl: Kubectl
 ) -> None:
     jobs = [job(f"many-{number}", 4, cpu="100m") for number in range(12)]
@@ -130,7 +130,7 @@ async def test_whoever_is_killed_while_pods_are_made_makes_no_second_ones(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_quota_holds_a_job_whole_and_lets_it_go_when_there_is_room(kubectl: Kubectl) -> None:
+async def test_quota_holds_a_whole_job_and_admits_it_when_there_is_room(kubectl: Kubectl) -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -189,7 +189,7 @@ async def test_commands_suspend_and_resume(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_upstream_would_refuse_is_told_and_harms_nobody(kubectl: Kubectl) -> None:
+async def test_job_that_upstream_would_refuse_gets_a_reason_and_disturbs_no_other_job(kubectl: Kubectl) -> None:
     await kubectl.apply(job("bad", minAvailable=9), job("good", 1))
     await kubectl.phase("good", "Running")
     state = (await kubectl.get("vcjob", "bad"))["status"]["state"]

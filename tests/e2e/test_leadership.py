@@ -1,4 +1,4 @@
-"""Several replicas, one lease: one writes, the others wait; nobody writes without it."""
+"""Several replicas, one lease: one writes, the others wait; without the lease no replica writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def standby(world: World) -> Running:
 
 
 async def test_a_standby_takes_over_when_the_leader_dies(world: World) -> None:
-    """In the middle of a gang, which the successor finishes."""
+    """The leader dies in the middle of a gang, which the successor finishes."""
     await world.node("n1", cpu="3")
     first = await replica(world, concurrency=1)
     second = await standby(world)
@@ -53,7 +53,7 @@ async def test_a_standby_takes_over_when_the_leader_dies(world: World) -> None:
     assert second.service.condition() == "scheduling"
 
 
-async def test_two_schedulers_of_different_names_lead_at_the_same_time(world: World) -> None:
+async def test_schedulers_of_two_names_lead_at_the_same_time(world: World) -> None:
     """Each has a lease of its own, and remembers in objects of its own."""
     await world.node("n1")
     for name in ("gpu", "batch"):
@@ -67,7 +67,7 @@ async def test_two_schedulers_of_different_names_lead_at_the_same_time(world: Wo
     assert leases == {"gpu-scheduler", "batch-scheduler"}
 
 
-async def test_a_standby_says_for_whom_it_waits(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_standby_names_the_leader_that_it_waits_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await replica(world)
     with caplog.at_level("INFO", "phalanx.daemon.standby"):
         await standby(world)
@@ -85,13 +85,13 @@ async def test_a_standby_writes_nothing(world: World) -> None:
     assert second.wire.writes == []
 
 
-async def test_a_standby_knows_the_cluster_and_lists_pods_anew_when_it_is_its_turn(world: World) -> None:
+async def test_standby_caches_the_cluster_and_lists_pods_again_when_it_becomes_leader(world: World) -> None:
     """A list from before could miss the last bindings of the leader before."""
     await world.node("n1")
     first = await replica(world)
     second = await standby(world)
     state = second.service.state
-    second.wire.lose("GET", "/pods$", nth=10**9)  # strikes nobody; it counts
+    second.wire.lose("GET", "/pods$", nth=10**9)  # affects no pod; it counts
     lists = second.wire.rules[-1]
     await world.pods("a", "b", "c", labels=GANG)
     await world.until_bound("a", "b", "c")
@@ -123,7 +123,7 @@ async def test_a_leader_that_lost_its_lease_ends_without_another_write(world: Wo
     await world.node("n1")
     first = await replica(world)
     for _ in range(50):
-        # Whoever takes the lease away may be in a race with a renewal.
+        # The process that removes the lease can race with a renewal.
         patch = {"spec": {"holderIdentity": "usurper", "leaseDurationSeconds": 3600}}
         await world.client.patch(LEASES.path(world.name, "turn"), patch, PatchType.MERGE)
         done, _ = await asyncio.wait([first.task], timeout=0.1)
@@ -158,8 +158,8 @@ async def test_renewals_are_counted_with_the_other_requests(world: World) -> Non
     await world.until(renewed, "the lease is renewed, and that is counted")
 
 
-async def test_what_the_leader_holds_for_a_gang_is_held_by_its_successor(world: World) -> None:
-    """However long those have who were told to leave for it; and given up with the gang."""
+async def test_room_reserved_for_a_gang_by_the_leader_stays_reserved_by_its_successor(world: World) -> None:
+    """The room stays reserved during any grace period of the victims, and is released with the gang."""
     for number in range(6):
         await world.node(f"n{number}", cpu="4")
     await make_priority(world)

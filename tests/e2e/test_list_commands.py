@@ -43,7 +43,7 @@ async def items(world: World, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
+async def test_list_prints_one_line_per_gang_of_any_dialect(world: World) -> None:
     await world.node("a", gpu="4")
     await gang(world, "runs", 2, 2, cpu="1")
     await gang(world, "waits", 3, 1, cpu="1")
@@ -97,7 +97,7 @@ async def test_every_gang_is_one_line_whoever_made_it(world: World) -> None:
 
 
 @pytest.mark.slow
-async def test_a_gang_whose_pods_are_gone_is_not_told_what_was_in_their_way(world: World) -> None:
+async def test_gang_without_pods_shows_no_outdated_obstacle(world: World) -> None:
     await world.node("a", cpu="1")
     await world.scheduler()
     await gang(world, "waits", 2, 2, cpu="1")
@@ -117,7 +117,7 @@ async def test_an_empty_list_says_so_and_a_bad_option_is_a_usage_error(world: Wo
 
 
 @pytest.mark.slow
-async def test_what_a_tenant_writes_on_pods_does_not_reach_the_terminal(world: World, tmp_path: Path) -> None:
+async def test_control_characters_in_a_tenants_pods_do_not_reach_the_terminal(world: World, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("phalanx: {dialects: {userAnnotation: example.com/user}}\n", "utf-8")
     esc = "\x1b[2J\x1b]0;x\x07"
@@ -148,7 +148,7 @@ async def test_only_ones_own_are_shown_by_the_name_that_the_server_knows(world: 
     assert (code, "pods is forbidden" in output) == (1, True), output
 
 
-async def test_whoever_has_rights_in_a_namespace_alone_sees_its_gangs_and_no_warning(world: World) -> None:
+async def test_user_with_rights_in_one_namespace_sees_its_gangs_without_a_warning(world: World) -> None:
     await gang(world, "waits", 2, 1)
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "dora"}}
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
@@ -162,7 +162,7 @@ async def test_whoever_has_rights_in_a_namespace_alone_sees_its_gangs_and_no_war
     assert "policy" not in output
 
 
-async def test_a_watch_goes_on_with_what_has_changed(world: World) -> None:
+async def test_watch_continues_with_changed_lines(world: World) -> None:
     await submit(world, "first")
     await submit(world, "second")
     where = ("--kubeconfig", world.cluster.kubeconfig, "-n", world.namespace)
@@ -192,7 +192,7 @@ async def test_a_watch_looks_again_when_an_object_changes_and_not_before(world: 
     assert told == []
 
 
-async def test_what_cannot_be_watched_is_read_again_and_again_and_that_is_said_once() -> None:
+async def test_list_without_a_watch_right_polls_and_warns_once() -> None:
     class Forbidding:
         async def request(self, method: str, path: str, params: object = None) -> bytes:
             raise ApiError(403, "Forbidden", "pods is forbidden")
@@ -207,7 +207,7 @@ async def test_what_cannot_be_watched_is_read_again_and_again_and_that_is_said_o
 
 
 @pytest.mark.slow
-async def test_nodes_are_told_by_pool_and_state_with_what_is_free(world: World) -> None:
+async def test_nodes_are_listed_by_pool_and_state_with_free_amounts(world: World) -> None:
     for name in ("g1", "g2", "g3"):
         await world.node(name, cpu="4", nvidia_com_gpu="2")
         labels = {"metadata": {"labels": {"pool-of": world.name, "volcano.sh/nodegroup-name": "gpus"}}}

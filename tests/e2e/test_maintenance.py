@@ -89,7 +89,9 @@ async def test_a_long_pod_is_kept_off_and_a_short_one_is_not(world: World) -> No
 
 
 @pytest.mark.feature("maintenance")
-async def test_a_gang_is_told_and_evicted_and_the_node_is_open_again_afterwards(world: World) -> None:
+async def test_gang_is_warned_and_evicted_before_maintenance_and_the_node_is_uncordoned_afterwards(
+    world: World,
+) -> None:
     await world.scheduler()
     await world.node("n1", cpu="1")
     await world.node("n2", cpu="1")
@@ -137,7 +139,7 @@ async def test_a_restart_in_the_middle_changes_nothing_and_the_end_uncordons(wor
 
 
 @pytest.mark.feature("maintenance")
-async def test_what_ended_while_nobody_watched_is_uncordoned_at_the_next_start(world: World) -> None:
+async def test_maintenance_that_ended_during_downtime_is_uncordoned_at_the_next_start(world: World) -> None:
     first = await world.scheduler()
     await world.node("n1")
     await window(world, "n1", start=-5, end=HOUR)
@@ -149,7 +151,7 @@ async def test_what_ended_while_nobody_watched_is_uncordoned_at_the_next_start(w
 
 
 @pytest.mark.slow
-async def test_who_was_cordoned_by_somebody_else_stays_cordoned(world: World) -> None:
+async def test_node_cordoned_by_a_user_stays_cordoned_after_maintenance(world: World) -> None:
     scheduler = await world.scheduler()
     await world.node("n1")
     await world.node("n2")
@@ -168,7 +170,7 @@ async def test_who_was_cordoned_by_somebody_else_stays_cordoned(world: World) ->
 
 
 @pytest.mark.slow
-async def test_who_uncordons_in_the_middle_means_it(world: World) -> None:
+async def test_node_uncordoned_by_a_user_during_maintenance_stays_uncordoned(world: World) -> None:
     scheduler = await world.scheduler()
     await world.node("n1")
     await window(world, "n1", start=-5, end=HOUR)
@@ -193,13 +195,13 @@ async def test_a_steady_state_writes_nothing(world: World) -> None:
     assert scheduler.wire.count() == count
 
 
-async def test_a_rule_that_cannot_be_read_is_told_and_closes_nothing(world: World) -> None:
+async def test_unreadable_maintenance_rule_is_reported_and_cordons_no_node(world: World) -> None:
     await world.scheduler()
     await world.node("n1")
     await window(world, "n1", start=HOUR, end=2 * HOUR, recurrence={"rule": "FREQ=WEEKLY;BYSECOND=1"})
     shown = await world.until_status(WINDOWS, world.name, phase="Invalid")
     assert "unknown key 'BYSECOND'" in condition({"status": shown}, "Accepted")["message"]
-    # Events about what has no namespace are kept in this one.
+    # Events about objects without a namespace are recorded in this one.
     found = (await world.client.list_all(EVENTS.path("default")))["items"]
     told = [each["note"] for each in found if each["regarding"].get("name") == world.name]
     assert len(told) == 1
@@ -230,7 +232,9 @@ async def test_a_bad_one_is_refused(world: World, wrong: dict[str, Any], says: s
 
 
 @pytest.mark.feature("maintenance")
-async def test_the_label_of_a_node_keeps_off_what_would_not_end_in_time(world: World, tmp_path: Path) -> None:
+async def test_maintenance_label_of_a_node_rejects_pods_that_would_not_end_in_time(
+    world: World, tmp_path: Path
+) -> None:
     await world.scheduler()
     await world.node("n1")
     label = {"cloud.google.com/scheduled-maintenance-time": str(int(time.time()) + HOUR)}

@@ -47,7 +47,7 @@ async def migrate(world: World) -> dict[str, Any]:
     return told
 
 
-async def test_a_cluster_is_told_of_object_by_object_and_stays_as_it_is(world: World) -> None:
+async def test_migrate_reports_a_cluster_object_by_object_and_changes_nothing(world: World) -> None:
     await world.apply(MANIFESTS)
     before = await versions(world)
     told = await migrate(world)

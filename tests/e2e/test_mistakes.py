@@ -1,4 +1,4 @@
-"""What users get wrong harms only itself, and is explained where they look."""
+"""Mistakes of users affect only their own objects, and are explained on these objects."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SET_ASIDE: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", SET_ASIDE)
-async def test_a_bad_detail_is_told_and_set_aside(world: World, mistake: str) -> None:
+async def test_invalid_detail_is_reported_and_ignored(world: World, mistake: str) -> None:
     what, reason, words = SET_ASIDE[mistake]
     await world.node("n1")
     await world.scheduler()
@@ -145,7 +145,7 @@ HOPELESS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("wish", HOPELESS)
 @pytest.mark.parametrize("in_gang", [False, True])
-async def test_a_pod_that_nothing_can_place_is_told_why(world: World, wish: str, in_gang: bool) -> None:
+async def test_pod_that_fits_no_node_gets_a_reason(world: World, wish: str, in_gang: bool) -> None:
     fields, words = HOPELESS[wish]
     await world.node("n1")
     await world.scheduler()
@@ -162,7 +162,7 @@ async def test_a_pod_that_nothing_can_place_is_told_why(world: World, wish: str,
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def lenient(cluster: Cluster) -> AsyncIterator[None]:
-    """The kind as clusters have it whose CRD checks nothing."""
+    """The kind as served by clusters whose CRD validates nothing."""
     path = DEFINITIONS.path(None, "podgroups.incubator.scheduling.k8s.io")
     kept = (await cluster.client.get(path))["spec"]["versions"]
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -221,7 +221,7 @@ async def test_a_bad_object_harms_its_own_gang(world: World, lenient: None, mist
 
 
 @pytest.mark.parametrize("mistake", OBJECTS)
-async def test_a_bad_object_that_is_corrected_lets_its_gang_go(world: World, lenient: None, mistake: str) -> None:
+async def test_corrected_invalid_object_lets_its_gang_start(world: World, lenient: None, mistake: str) -> None:
     spec, words = OBJECTS[mistake]
     if not words or not isinstance(spec, dict):
         pytest.skip("the gang starts anyway, or the spec cannot be patched")

@@ -1,4 +1,4 @@
-"""Kubernetes' own groups as 1.36 has them (scheduling.k8s.io/v1alpha2): what they hold, what they are told."""
+"""Kubernetes' own groups of 1.36 (scheduling.k8s.io/v1alpha2): their spec, and the status that is published."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_members_wait_for_their_group_and_for_each_other(world: World) -> 
     await until_told(world, "PodGroupScheduled", "True", "Scheduled")
 
 
-async def test_all_members_of_a_gang_that_does_not_fit_say_the_same(world: World) -> None:
+async def test_all_members_of_a_gang_that_does_not_fit_get_one_reason(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()
     await world.make(group(3))
@@ -70,7 +70,7 @@ async def test_all_members_of_a_gang_that_does_not_fit_say_the_same(world: World
     assert "2 of the 3 required pods" in told["message"]
 
 
-async def test_a_group_that_is_made_anew_starts_from_nothing(world: World) -> None:
+async def test_recreated_group_starts_without_the_state_of_the_old_one(world: World) -> None:
     await world.node("n1")
     scheduler = await world.scheduler()
     await world.make(group(2))
@@ -107,7 +107,9 @@ async def test_a_member_that_replaces_another_joins_alone(world: World) -> None:
 
 
 async def test_members_may_have_another_priority_than_their_group(world: World) -> None:
-    """The server gives a group without a class priority 0, whatever its pods have; kube-scheduler minds no more."""
+    """The server gives a group without a class priority 0, whatever the priority of its pods; kube-scheduler
+    accepts this too.
+    """
     await world.node("n1")
     name = f"{world.name}-high"
     await world.make(
@@ -125,7 +127,7 @@ async def test_members_may_have_another_priority_than_their_group(world: World) 
     await world.until_bound("a", "b")
 
 
-async def test_a_group_that_a_queue_holds_is_told_so_and_never_looks_unschedulable(world: World) -> None:
+async def test_group_held_by_a_queue_gets_the_reason_and_is_never_unschedulable(world: World) -> None:
     await world.node("n1")
     queue = f"{world.name}-small"
     await world.make(
@@ -162,7 +164,7 @@ async def test_the_group_of_another_scheduler_is_left_alone(world: World) -> Non
     assert not (found.get("status") or {}).get("conditions")
 
 
-async def test_nothing_is_written_to_a_group_that_says_what_is_true(world: World) -> None:
+async def test_status_that_is_already_true_is_not_written_again(world: World) -> None:
     await world.node("n1", cpu="1")
     first = await world.scheduler()
     await world.make(group(2))
@@ -176,7 +178,7 @@ async def test_nothing_is_written_to_a_group_that_says_what_is_true(world: World
     assert (await world.get(GROUPS, "g"))["metadata"]["resourceVersion"] == version
 
 
-async def test_a_group_whose_members_go_together_says_that_it_was_preempted(world: World) -> None:
+async def test_group_evicted_as_a_whole_reports_its_preemption(world: World) -> None:
     for name in ("n1", "n2"):
         await world.node(name, cpu="4")
     for value in (1, 1000):

@@ -185,7 +185,7 @@ async def test_groups_of_groups_start_as_many_as_they_need_together(tmp_path: Pa
         await world.settled(*world.schedulers)
 
 
-async def test_a_tree_that_makes_no_sense_is_told_so(tmp_path: Path) -> None:
+async def test_invalid_composite_gets_a_reason_in_its_status(tmp_path: Path) -> None:
     async with serving(tmp_path, "v1alpha3") as world:
         await world.node("n1")
         await world.scheduler()
@@ -205,7 +205,7 @@ async def test_a_tree_that_makes_no_sense_is_told_so(tmp_path: Path) -> None:
             assert "is its own ancestor" in told["message"]
 
 
-async def test_without_the_api_pods_are_told_and_annotations_do_the_same(tmp_path: Path) -> None:
+async def test_annotations_replace_a_missing_workload_api_and_pods_get_the_reason(tmp_path: Path) -> None:
     async with serving(tmp_path, "none") as world:
         await world.node("n1")
         await world.scheduler()
@@ -221,7 +221,7 @@ async def test_without_the_api_pods_are_told_and_annotations_do_the_same(tmp_pat
         await world.until_bound("a", "b")
 
 
-async def test_an_api_that_comes_and_goes_disturbs_nobody_else(tmp_path: Path) -> None:
+async def test_api_that_disappears_and_returns_disturbs_no_other_gang(tmp_path: Path) -> None:
     """A server that is restarted by another release, with the same objects."""
     with passing():
         await come_and_go(tmp_path)

@@ -1,4 +1,4 @@
-"""Nodes chosen by what they are and do, over the API: groups of nodes, NUMA nodes, tasks that belong together."""
+"""Nodes chosen by their properties over the API: node groups, NUMA nodes, tasks with affinity to each other."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ async def test_a_queue_keeps_to_its_groups_of_nodes(world: World, tmp_path: Path
     await world.until_event(
         "FailedScheduling", "b", "2 node\\(s\\) were in a node group that the queue does not allow"
     )
-    # The queue changes its mind, and its pod goes on by itself.
+    # The queue's affinity changes, and its pod is retried without help.
     change = {"spec": {"affinity": {"nodeGroupAffinity": {REQUIRED: ["slow"]}}}}
     await world.client.patch(QUEUE.path(None, lost), change, PatchType.MERGE)
     assert (await world.until_bound("b"))["b"] == "n1"
 
 
-async def test_workers_go_to_their_server(world: World, tmp_path: Path) -> None:
+async def test_workers_are_bound_to_the_node_of_their_server(world: World, tmp_path: Path) -> None:
     for number in range(1, 5):
         await world.node(f"n{number}", cpu="4")
     annotations = {
@@ -111,7 +111,7 @@ async def test_whole_cpus_come_from_one_numa_node(world: World, tmp_path: Path) 
 
 
 async def topology(world: World, node: str, free: str) -> None:
-    """As the resource exporter writes it: two NUMA nodes of four CPUs."""
+    """Create a topology as the resource exporter writes it: two NUMA nodes of four CPUs."""
     places = {str(cpu): {"numa": cpu // 4, "socket": cpu // 4, "core": cpu % 4} for cpu in range(8)}
     spec = {
         "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": "single-numa-node"},

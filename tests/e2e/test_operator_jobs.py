@@ -1,4 +1,7 @@
-"""Jobs whose operators make their PodGroups: every command takes the name of the job. Tests play the operators."""
+"""Jobs whose operators create their PodGroups: every command accepts the name of the job.
+
+Tests play the operators.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,8 @@ async def members(world: World, owner: Object, group: str, count: int) -> None:
         await world.make(document)
 
 
-async def test_a_gang_is_asked_about_and_cancelled_by_the_name_of_whoever_made_its_group(world: World) -> None:
-    """As KubeRay: the PodGroup of a RayJob is the RayJob's, its pods are those of a RayCluster."""
+async def test_why_and_cancel_accept_the_name_of_the_job_that_owns_the_group(world: World) -> None:
+    """As in KubeRay, the RayJob owns its PodGroup, and the RayCluster owns its pods."""
     await world.node("small", cpu="1")
     for kind in (RAY_JOBS, RAY_CLUSTERS):
         await world.make(definition(kind))
@@ -126,7 +129,7 @@ async def test_pods_of_a_raycluster_are_shown_by_the_rayjob_that_made_it(world: 
 
 
 async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: World) -> None:
-    """As training-operator: it deletes the PodGroup of a job that is suspended."""
+    """As in training-operator, which deletes the PodGroup of a suspended job."""
     await world.make(definition(PYTORCH_JOBS))
     job = await made(world, PYTORCH_JOBS, "train")
     await made(world, POD_GROUPS, "train", job, minMember=2)
@@ -139,7 +142,7 @@ async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: Wo
     code, output = await run(world, "hold", "train")
     assert (code, await suspended()) == (0, True), output
     await world.delete(PODS, "train-0", "train-1")
-    code, output = await run(world, "why", "train")  # others leave the group there
+    code, output = await run(world, "why", "train")  # other operators leave the group in place
     assert (code, "pytorchjob/train is suspended" in output, "phalanx release" in output) == (0, True, True), output
     await world.delete(POD_GROUPS, "train")
     for name in ("train", "pytorchjob/train"):
@@ -156,7 +159,7 @@ async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: Wo
     assert (code, "pytorchjob/train cancelled" in output) == (0, True), output
 
 
-async def test_what_waits_to_be_admitted_without_pods_says_so_in_lists_too(world: World) -> None:
+async def test_group_that_waits_for_admission_without_pods_is_listed_with_its_reason(world: World) -> None:
     await world.node("small", cpu="1")
     await world.make(definition(PYTORCH_JOBS))
     await world.scheduler()

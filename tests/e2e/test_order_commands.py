@@ -86,7 +86,7 @@ async def test_a_volcano_job_is_held_by_a_command(world: World) -> None:
     assert sorted(each["action"] for each in await world.list(COMMANDS)) == ["AbortJob", "ResumeJob"]
 
 
-async def test_what_runs_what_kueue_has_and_what_has_no_way_is_refused_by_name(world: World) -> None:
+async def test_order_commands_refuse_running_foreign_and_unordered_gangs_by_name(world: World) -> None:
     job = await native(world, "runs")
     await member(world, "runs-0", job)
     await world.phase("Running", "runs-0")
@@ -109,7 +109,7 @@ async def test_what_runs_what_kueue_has_and_what_has_no_way_is_refused_by_name(w
     assert (code, "expected one of vcjob, podgroup, pod, job" in output) == (2, True), output
 
 
-async def test_cancel_goes_up_to_the_owner_and_asks_first(world: World) -> None:
+async def test_cancel_deletes_the_owner_after_a_confirmation(world: World) -> None:
     schedule = {"metadata": {"name": "nightly", "uid": "u-nightly"}}
     job = await native(world, "run-1")
     path = f"/apis/batch/v1/namespaces/{world.namespace}/jobs/run-1"
@@ -137,7 +137,7 @@ async def test_cancel_of_a_gang_without_a_job_deletes_its_group_and_pods(world: 
     assert not await world.list(POD_GROUPS)
 
 
-async def test_move_changes_only_what_says_its_queue_itself(world: World) -> None:
+async def test_move_changes_only_objects_that_name_their_queue_themselves(world: World) -> None:
     queue = f"{world.name}-q"
     await world.make(
         {

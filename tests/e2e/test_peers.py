@@ -1,4 +1,4 @@
-"""Spread, affinity and anti-affinity over HTTP: what other pods, nodes and namespaces mean for pods that wait."""
+"""Spread, affinity and anti-affinity over HTTP: effect of other pods, nodes and namespaces on waiting pods."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_gang_spreads_over_zones_as_a_whole_or_not_at_all(world: World) 
     assert sorted(placed.values()) == ["z1", "z2", "z3"]
 
 
-async def test_what_was_placed_before_a_restart_still_counts(world: World) -> None:
+async def test_pods_bound_before_a_restart_count_for_spread_and_affinity(world: World) -> None:
     await zones(world, "z1", "z2")
     first = await world.scheduler()
     await world.pods("a", "b", cpu="1", **app("web"), **even("web"))
@@ -96,7 +96,7 @@ async def test_pods_of_other_schedulers_keep_ours_out_as_long_as_they_are_there(
     assert (await world.until_bound("too"))["too"] == "z1"
 
 
-async def test_a_pod_follows_those_it_has_to_be_near_to(world: World) -> None:
+async def test_pod_with_affinity_is_bound_near_its_peers(world: World) -> None:
     await zones(world, "z1", "z2")
     await world.scheduler()
     await world.pods("web", cpu="1", **app("web"), **affinity("podAffinity", "db"))

@@ -1,4 +1,4 @@
-"""Commands go by the policy of the scheduler that runs, without being told which."""
+"""Commands use the policy of the running scheduler without an option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room for whom it is due, over the API: gangs go as a whole, what was lent comes back, nobody else takes it."""
+"""Preemption and reclaim over the API: gangs are evicted whole, loans are reclaimed, the room is reserved."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def running(world: World, names: list[str]) -> None:
     await world.phase("Running", *names)
 
 
-async def test_a_gang_preempts_one_whole_gang_and_no_pods_of_others(world: World) -> None:
+async def test_gang_preempts_one_whole_gang_and_no_other_pods(world: World) -> None:
     for number in range(4):
         await world.node(f"n{number}", cpu="4")
     scheduler = await world.scheduler()
@@ -77,7 +77,7 @@ async def test_a_gang_preempts_one_whole_gang_and_no_pods_of_others(world: World
     await world.until_event("Preempted", words="gang .*/high")
 
 
-async def test_surplus_goes_first(world: World) -> None:
+async def test_surplus_members_are_evicted_first(world: World) -> None:
     for number in range(3):
         await world.node(f"n{number}", cpu="4")
     await world.scheduler()
@@ -107,7 +107,7 @@ async def test_quota_comes_back_across_nodes(world: World) -> None:
     assert set(await pods(world)) == set()
 
 
-async def test_a_group_that_waits_for_admission_takes_back_what_its_queue_deserves(world: World) -> None:
+async def test_group_that_waits_for_admission_reclaims_the_deserved_share_of_its_queue(world: World) -> None:
     for number in range(2):
         await world.node(f"n{number}", cpu="4")
     await world.scheduler()
@@ -126,7 +126,7 @@ async def test_a_group_that_waits_for_admission_takes_back_what_its_queue_deserv
     assert len(left) == 4
 
 
-async def test_what_is_protected_stays_and_why_is_said(world: World) -> None:
+async def test_protected_gang_is_not_evicted_and_the_reason_is_reported(world: World) -> None:
     await world.node("n0", cpu="4")
     scheduler = await world.scheduler()
     await world.pod("safe", cpu="4", annotations={"volcano.sh/preemptable": "false"})
@@ -138,7 +138,7 @@ async def test_what_is_protected_stays_and_why_is_said(world: World) -> None:
     assert condition(found["high"], "PodScheduled")["status"] == "False"
 
 
-async def test_restarts_ask_nobody_else_to_leave_however_long_the_grace_is(world: World) -> None:
+async def test_restarts_evict_no_further_pods_during_a_long_grace_period(world: World) -> None:
     for number in range(6):
         await world.node(f"n{number}", cpu="4")
     scheduler = await world.scheduler()

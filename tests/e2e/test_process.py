@@ -1,4 +1,4 @@
-"""The scheduler as a process: how it starts, how it ends, and what it says on the way."""
+"""The scheduler as a process: its start, its end, and its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES = ["a", "b", "c", "d"]
 
 
 class Place:
-    """A port, a data file and a kubeconfig for an API server that comes and goes."""
+    """A port, a data file and a kubeconfig for an API server that starts and stops."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -94,7 +94,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 @pytest.mark.slow
-async def test_it_waits_for_an_api_server_that_is_not_there_yet_and_says_so_once(place: Place) -> None:
+async def test_scheduler_waits_for_a_missing_api_server_and_logs_it_once(place: Place) -> None:
     scheduler = await place.scheduler()
     await scheduler.says("waiting for the API server at http://127.0.0.1")
     await asyncio.sleep(1.5)
@@ -104,13 +104,13 @@ async def test_it_waits_for_an_api_server_that_is_not_there_yet_and_says_so_once
     await place.gang()
     await place.until_bound()
     assert scheduler.count("waiting for the API server") == 1
-    # Nobody else complains: no watcher asks before the server is there.
+    # Nothing else is logged: no watcher connects before the server is ready.
     assert scheduler.count("WARNING") == 1
     assert await scheduler.end() == 0
 
 
 @pytest.mark.slow
-async def test_it_can_be_ended_while_it_waits(place: Place) -> None:
+async def test_scheduler_ends_on_signal_while_it_waits_for_the_api_server(place: Place) -> None:
     scheduler = await place.scheduler()
     await scheduler.says("waiting for the API server")
     assert await scheduler.end() == 0
@@ -128,7 +128,7 @@ def other_authority(place: Place, server: str, data: bytes) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
-async def test_a_server_of_another_authority_is_told_once(
+async def test_server_of_an_unknown_certificate_authority_is_logged_once(
     place: Place, command: tuple[str, ...], tmp_path: Path
 ) -> None:
     async with StubServer(Authority().server_context(tmp_path, "127.0.0.1")) as server:
@@ -152,7 +152,7 @@ async def test_an_authority_that_cannot_be_read_is_one_clear_error(place: Place,
 
 
 @pytest.mark.slow
-async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
+async def test_scheduler_survives_a_restart_of_the_api_server(place: Place) -> None:
     await place.serve()
     scheduler = await place.scheduler()
     await scheduler.says("phalanx scheduler ready")
@@ -167,7 +167,7 @@ async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
 
 
 @pytest.mark.slow
-async def test_it_can_be_ended_while_the_api_server_is_away(place: Place) -> None:
+async def test_scheduler_ends_on_signal_while_the_api_server_is_down(place: Place) -> None:
     await place.serve()
     scheduler = await place.scheduler()
     await scheduler.says("phalanx scheduler ready")
@@ -227,7 +227,7 @@ async def test_a_bad_policy_is_refused_at_the_start_with_every_mistake(place: Pl
 
 
 @pytest.mark.slow
-async def test_a_bad_change_of_the_policy_is_told_and_the_old_one_stays(place: Place) -> None:
+async def test_invalid_change_of_the_policy_is_reported_and_the_old_policy_stays(place: Place) -> None:
     await place.serve()
     await place.node("n1")
     policy = place.directory / "policy.yaml"
@@ -285,14 +285,14 @@ async def test_probes_and_metrics(place: Place) -> None:
             "[+]policy",
             "scheduling",
         ]
-        # Nobody looks inside without a token.
+        # The endpoints refuse callers without a token.
         assert (await ask("/debug/state"))[0] == 401
     assert 'phalanx_bindings_total{outcome="bound"} 4' in metrics
     assert 'scheduler_pending_pods{queue="unschedulable"} 0' in metrics
     assert 'leader_election_master_status{name="phalanx-scheduler"} 1' in metrics
 
 
-async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(
+async def test_failed_part_of_the_service_is_restarted_and_the_process_continues(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole, tries = VerdictPublisher.publish_due, 0
@@ -319,7 +319,7 @@ async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(
     ]
 
 
-async def test_an_object_that_nobody_can_take_in_harms_itself_alone(
+async def test_object_that_cannot_be_decoded_affects_only_itself(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from phalanx.dialects.intake import Intake

@@ -38,7 +38,7 @@ LOOSE = {
     "pod-group.scheduling.sigs.k8s.io/min-available": "2",
 }
 SENTENCE = re.compile(r"[Ii]t starts no later than (\S+),")
-# Gangs and pods that wait: a pod of each, and what commands call it.
+# Waiting gangs and pods: one pod of each, and the name that commands use.
 WAITING = {
     "train": ("train-0", "podgroup/train"),
     "single": ("single", "pod/single"),
@@ -177,7 +177,7 @@ async def waiting(world: World) -> None:
     await gang(world, "elder")
 
 
-async def test_jobs_shows_the_promised_start_of_a_gang_whose_group_is_generated(world: World, policy: str) -> None:
+async def test_jobs_shows_the_promised_start_of_a_gang_with_a_generated_group(world: World, policy: str) -> None:
     running = await started(world, policy)
     await full(world)
     labels = {NAME: "made", MINIMUM: "2"}
@@ -250,7 +250,7 @@ async def test_promised_starts_and_their_record_outlive_a_restart(world: World, 
     views = Views(world, policy)
     shown = (await views.jobs(), await views.conditions())
     await first.kill()
-    # Without a scheduler the record is the same, and so is what views show.
+    # Without a scheduler the record is unchanged, and the views show it.
     down = await views.all()
     assert {view: {**shown[1], **starts} for view, starts in down.items()} == dict.fromkeys(down, shown[1])
     second = await started(world, policy)

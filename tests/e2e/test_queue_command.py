@@ -41,7 +41,7 @@ async def filled(world: World) -> str:
     return name
 
 
-async def test_a_queue_is_told_as_data(world: World) -> None:
+async def test_queue_is_printed_as_json(world: World) -> None:
     name = await filled(world)
     code, output = await ask(world, "queue", "list", "-o", "json")
     assert code == 0, output
@@ -69,14 +69,14 @@ async def test_a_quota_is_found_by_its_namespace(world: World) -> None:
 
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("command", ["queue", "quota"])
-async def test_what_is_not_there_is_named_and_the_code_is_1(world: World, command: str) -> None:
+async def test_missing_queue_is_named_and_exits_with_1(world: World, command: str) -> None:
     code, output = await ask(world, command, "describe", "nowhere")
     assert code == 1
     assert f"no {command} 'nowhere'" in output
 
 
 @pytest.mark.slow
-async def test_a_watch_tells_what_changes_and_ends_well_on_ctrl_c(world: World) -> None:
+async def test_watch_prints_changes_and_exits_cleanly_on_ctrl_c(world: World) -> None:
     name = await filled(world)
     kubeconfig = world.cluster.kubeconfig
     process = await Process.start("queue", "list", "-w", "--interval", "0.5", "--kubeconfig", kubeconfig)
@@ -91,7 +91,7 @@ async def test_a_watch_tells_what_changes_and_ends_well_on_ctrl_c(world: World) 
 
 
 @pytest.mark.slow
-async def test_what_was_spent_in_the_past_holds_in_the_dry_run_too(world: World) -> None:
+async def test_past_usage_counts_in_the_dry_run(world: World) -> None:
     name = f"{world.name}-spent"
     await world.node("n1")
     budget = {"metadata": {"name": name, "annotations": {"phalanx.dev/budget": BUDGET}}}

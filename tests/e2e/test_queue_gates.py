@@ -61,7 +61,7 @@ async def test_the_gate_is_lifted_for_as_many_as_the_queue_takes(world: World, t
 
 
 @pytest.mark.slow
-async def test_what_was_let_go_and_has_no_node_yet_is_kept_for(world: World, tmp_path: Any) -> None:
+async def test_room_for_an_ungated_pod_without_a_node_stays_reserved(world: World, tmp_path: Any) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     await queue(world, 1)
@@ -77,7 +77,7 @@ async def test_what_was_let_go_and_has_no_node_yet_is_kept_for(world: World, tmp
     assert await gates_of(world, "b") == [GATE]
 
 
-async def test_other_gates_and_gates_that_nobody_asked_for_stay(world: World) -> None:
+async def test_foreign_gates_and_unexpected_gates_are_not_removed(world: World) -> None:
     await world.node("n1", cpu="8")
     await queue(world, 4)
     await world.scheduler()

@@ -1,4 +1,4 @@
-"""Starts that are kept, on an API server: told where people look, resting on enforced limits, through a restart."""
+"""Promised starts on an API server: published on pods, enforced by time limits, preserved over a restart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def policy(tmp_path: Path) -> str:
 
 
 async def promised(world: World) -> str:
-    """What is written down in this world's namespace."""
+    """Return the promises recorded in this world's namespace."""
     found = [each for each in await world.list(CONFIG_MAPS) if each["metadata"]["name"] == "phalanx-reservations"]
     return str(found[0]["data"]["reservations.json"]) if found else ""
 
@@ -53,7 +53,9 @@ async def full(world: World) -> None:
     await world.patch(PODS, "runs", {"status": {"phase": "Running", "startTime": started}}, status=True)
 
 
-async def test_who_ends_in_time_goes_before_who_waits_and_nobody_else_does(world: World, policy: str) -> None:
+async def test_only_a_job_that_ends_in_time_is_backfilled_before_a_promised_start(
+    world: World, policy: str
+) -> None:
     await scheduler(world, policy)
     await full(world)
     await world.pod("head", cpu="4", activeDeadlineSeconds=60)
@@ -73,7 +75,7 @@ async def test_a_promise_outlives_the_process(world: World, policy: str, kind: s
     start = await told(world, "head")
     written = await world.until(lambda: promised(world), "the promise is written down")
     await (first.kill() if kind == "killed" else first.stop())
-    # Meanwhile somebody came who would have been before it in another plan.
+    # A job arrives that another plan would have placed before it.
     await world.pod("endless", cpu="2")
     second = await scheduler(world, policy)
     await world.until_held("endless", words="reserved for units that start before")
@@ -82,7 +84,7 @@ async def test_a_promise_outlives_the_process(world: World, policy: str, kind: s
     assert not [write for write in second.wire.writes if "configmaps" in write]
 
 
-async def test_what_somebody_else_writes_there_harms_only_the_promises(world: World, policy: str) -> None:
+async def test_foreign_edit_of_the_promise_record_affects_only_promises(world: World, policy: str) -> None:
     first = await scheduler(world, policy)
     await full(world)
     await world.pod("head", cpu="4", activeDeadlineSeconds=60)

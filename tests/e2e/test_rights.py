@@ -1,4 +1,6 @@
-"""What the scheduler is granted is what tests have used, but for what is listed here with the reason."""
+"""The granted rights of the scheduler are those that tests have used, except the ones listed here with a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ UNUSED: dict[str, str] = {
     "* workloads.scheduling.k8s.io": "v1alpha1 of the native API, of Kubernetes 1.35",
     "* resourceclaims*.resource.k8s.io": "depends on the server.s version and gates",
     "list nodes.metrics.k8s.io": "only where a plugin minds the load, and metrics-server runs",
-    # Definitions of others, which the embedded server does not serve here; tests/dialects read their objects.
+    # The embedded server does not serve these foreign definitions; tests/dialects read their objects.
     "* *.kubeflow.org": "training operators",
     "* trainjobs.trainer.kubeflow.org": "Kubeflow Trainer",
     "* *.ray.io": "KubeRay",
@@ -31,7 +33,7 @@ UNUSED: dict[str, str] = {
     "* podgangs.scheduler.grove.io": "Grove",
     "* nodeclaims.karpenter.sh": "Karpenter",
     "* reservations*.scheduling.koordinator.sh": "Koordinator",
-    # Statuses of kube-batch's groups, whose three spellings are one piece of code.
+    # Statuses of kube-batch's groups, whose three spellings share one implementation.
     "patch *.incubator.scheduling.k8s.io": "kube-batch",
     "patch *.scheduling.incubator.k8s.io": "kube-batch",
     "patch *.scheduling.sigs.dev": "kube-batch",
@@ -58,13 +60,13 @@ def test_every_right_is_used_by_a_test_or_listed_with_a_reason() -> None:
     assert sorted(unused - listed) == []
 
 
-def test_no_reason_is_left_for_what_is_used_or_taken_away() -> None:
+def test_no_exception_is_listed_for_a_used_or_removed_right() -> None:
     assert [pattern for pattern, rights in _listed(_granted() - _used()).items() if not rights] == []
     assert all(UNUSED.values())
 
 
 def test_the_record_is_of_rights_that_are_granted() -> None:
-    """Else what tests used has been taken away: PHALANX_RIGHTS_REPORT makes the record anew."""
+    """Otherwise a used right was revoked; PHALANX_RIGHTS_REPORT rewrites the record."""
     assert sorted(_used() - _granted()) == []
     assert len(_used()) > 100
     text = RECORD.read_text("utf-8")

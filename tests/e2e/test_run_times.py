@@ -1,4 +1,4 @@
-"""Pods that run longer than they may, on a real API: told, or ended, as the policy says now."""
+"""Pods that exceed their run time on a real API: reported or ended, as the current policy says."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ async def leaving(world: World) -> bool:
 
 
 @pytest.mark.feature("run-times")
-async def test_it_is_told_and_stays_until_the_policy_says_otherwise(world: World, tmp_path: Path) -> None:
+async def test_pod_that_exceeds_its_run_time_is_reported_and_runs_until_the_policy_ends_it(
+    world: World, tmp_path: Path
+) -> None:
     path = await overdue(world, tmp_path, "report")
     assert not await leaving(world)
     path.write_text(POLICY.format(exceeded="kill"), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pods that nobody displaces leave their nodes all the same: what was lent is due, or a node carries too much."""
+"""Evictions without a preemptor: loans are reclaimed, or an overloaded node is relieved."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WILLING = {"volcano.sh/preemptable": "true"}
 
 
 def window(first: int, last: int) -> str:
-    """From so many hours from now to so many, by the clock of UTC."""
+    """Return the window between two offsets in hours from now, in UTC."""
     hour = time.gmtime().tm_hour
     return f"{(hour + first) % 24:02}:00-{(hour + last) % 24:02}:00"
 

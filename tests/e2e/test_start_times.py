@@ -1,4 +1,6 @@
-"""`phalanx why` and `phalanx jobs --start` on a full cluster with limits, and what outlives the process."""
+"""`phalanx why` and `phalanx jobs --start` on a full cluster with limits, and estimates that outlive the
+process.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ async def asked(world: World, policy: str, *arguments: str) -> Any:
 
 
 @pytest.mark.slow
-async def test_everybody_who_waits_is_told_when_or_why_not(world: World, policy: str) -> None:
+async def test_every_waiting_gang_gets_a_start_time_or_the_reason_for_none(world: World, policy: str) -> None:
     await scheduler(world, policy)
     await full(world)
     await world.pod("head", cpu="4", activeDeadlineSeconds=60)
@@ -58,7 +60,7 @@ async def test_everybody_who_waits_is_told_when_or_why_not(world: World, policy:
 
 
 @pytest.mark.feature("start-reservations")
-async def test_what_waits_were_worth_outlives_the_process(world: World, policy: str) -> None:
+async def test_measured_waits_outlive_the_process(world: World, policy: str) -> None:
     first = await scheduler(world, policy)
     await full(world)
     await world.pod("head", cpu="4", activeDeadlineSeconds=60)

@@ -1,4 +1,4 @@
-"""What a group's own object says through its life, in its own words.
+"""Status of a group's own object through its life, in the terms of its dialect.
 
 The rules: docs/rules/coscheduling.md, 2.3; docs/rules/volcano.md, 1.1.
 """
@@ -150,7 +150,7 @@ async def test_a_volcano_group_from_pending_to_completed(world: World) -> None:
     await world.until_status(VOLCANO, "g", phase="Completed", succeeded=2)
 
 
-async def test_a_volcano_group_whose_queue_is_missing_says_so_before_it_has_pods(world: World) -> None:
+async def test_volcano_group_whose_queue_is_missing_reports_it_before_it_has_pods(world: World) -> None:
     await world.scheduler()
     await world.make(group(VOLCANO, minMember=2, queue="absent"))
     event = await world.until_event("Unschedulable", "g", "g cannot start: queue absent does not exist")
@@ -188,7 +188,7 @@ async def test_a_native_group_says_once_that_it_was_scheduled(world: World) -> N
 
 
 async def test_a_gang_that_was_satisfied_once_starts_whole_when_it_runs_again(world: World) -> None:
-    """Nothing on the group says that it was: its run ended with its last member, also while nobody was looking."""
+    """The group does not record the past run: it ended with its last member, also while no scheduler ran."""
     await world.node("n1")
     first = await world.scheduler()
     await world.make(group(SIGS, minMember=2))
@@ -204,7 +204,7 @@ async def test_a_gang_that_was_satisfied_once_starts_whole_when_it_runs_again(wo
     assert not (await world.get(SIGS, "g"))["metadata"].get("annotations")
 
 
-async def test_a_status_that_somebody_spoils_is_put_right(world: World) -> None:
+async def test_status_that_another_client_overwrites_is_corrected(world: World) -> None:
     await world.node("n1")
     scheduler = await world.scheduler()
     await world.make(group(X_K8S))

@@ -28,7 +28,7 @@ def member(number: int) -> dict[str, Any]:
     }
 
 
-async def test_a_tenant_runs_a_gang_and_sees_nobody_else(tmp_path: Path) -> None:
+async def test_tenant_runs_a_gang_and_sees_no_other_tenant(tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.yaml"
     nodes.write_text(DEFAULT_NODES, "utf-8")
     tenants = tuple((name, tmp_path / f"{name}.kubeconfig") for name in ("team-a", "team-b"))

@@ -1,4 +1,4 @@
-"""Gangs close to each other, over HTTP: HyperNodes, node labels, subgroups, and what their owners are told."""
+"""Gangs close to each other, over HTTP: HyperNodes, node labels, subgroups, and messages to their owners."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_a_hypernode_with_a_mistake_harms_only_itself(world: World) -> Non
     await world.until_event("InvalidHyperNode", f"{world.name}-odd", "this is not a regular expression")
 
 
-async def test_two_racks_that_claim_one_node_are_told_so_and_the_first_has_it(world: World) -> None:
+async def test_racks_that_claim_one_node_get_a_warning_and_the_first_has_the_node(world: World) -> None:
     await racks(world, "r1")
     await hypernode(world, "x1", 1, "Node", "r1a", "r1b")
     await hypernode(world, "x2", 1, "Node", "r1b")

@@ -1,4 +1,4 @@
-"""`phalanx up`: whose pods its scheduler takes, and that gangs of labels are listed with their phase."""
+"""`phalanx up`: pods that its scheduler accepts, and the list of label gangs with their phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What accounts used, over the API: a spent budget stays spent over a restart, and then nothing is written."""
+"""Usage of accounts over the API: a spent budget stays spent over a restart, and then nothing is written."""
 
 from __future__ import annotations
 

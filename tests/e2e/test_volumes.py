@@ -1,4 +1,4 @@
-"""Volumes from claim to binding: those that are there, those that are matched, those that are made for a gang."""
+"""Volumes from claim to binding: bound ones, matched ones, and ones provisioned for a gang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.e2e.world import PODS, Object, World
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_pod_goes_where_its_volume_is(world: World) -> None:
+async def test_pod_is_bound_to_the_node_of_its_volume(world: World) -> None:
     async with Storage(world) as storage:
         for name in ("n1", "n2", "n3"):
             await world.node(name)
@@ -145,7 +145,7 @@ async def test_reserved_volumes_are_found_again(world: World, nth: int, after: b
             assert claims[f"data-{at}"]["spec"]["volumeName"] == storage.name(f"on-{placement[f'w-{at}']}")
 
 
-async def test_a_gang_whose_volume_cannot_be_made_goes_elsewhere_as_a_whole(world: World) -> None:
+async def test_gang_whose_volume_cannot_be_provisioned_is_placed_elsewhere_as_a_whole(world: World) -> None:
     async with Storage(world) as storage:
         storage.rejects = {"n1", "n2"}
         for name in ("n1", "n2", "n3", "n4"):

@@ -1,4 +1,4 @@
-"""What is said would happen, and then does; and asking changes nothing."""
+"""`phalanx what-if` predicts the later outcome and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def phalanx(*arguments: str, code: int = 0) -> str:
 
 
 async def ask(world: World, *arguments: str) -> dict[str, Any]:
-    """The answer; nothing has changed by it, once nobody else writes any more."""
+    """Return the answer, after a check that it changed nothing while no other client writes."""
     await world.settled(*world.schedulers)
     before = await versions(world)
     told = await phalanx(
@@ -88,7 +88,7 @@ async def running(world: World, name: str, **spec: Any) -> None:
     await world.patch(PODS, name, {"status": {"phase": "Running", "startTime": started}}, status=True)
 
 
-async def test_a_gang_that_fits_starts_where_it_was_said(world: World, tmp_path: Path) -> None:
+async def test_gang_that_fits_starts_where_what_if_predicts(world: World, tmp_path: Path) -> None:
     await world.scheduler()
     await world.node("n1", cpu="4")
     await world.node("n2", cpu="8")
@@ -120,7 +120,7 @@ async def test_a_gang_that_does_not_fit_waits_for_an_end_and_starts_when_it_come
     await world.until_bound("train-0", "train-1")
 
 
-async def test_who_would_be_told_to_leave_is_told(world: World, tmp_path: Path) -> None:
+async def test_what_if_lists_the_pods_that_would_be_evicted(world: World, tmp_path: Path) -> None:
     await world.scheduler()
     name = f"high-{world.namespace}"
     await world.make(
@@ -191,7 +191,7 @@ async def test_a_waiting_gang_starts_with_two_more_nodes(world: World, tmp_path:
 
 
 @pytest.mark.slow
-async def test_what_is_free_now_starts_and_no_more(world: World) -> None:
+async def test_what_if_starts_only_jobs_that_fit_the_free_resources(world: World) -> None:
     await world.scheduler()
     await world.node("n1", cpu="4")
     await world.node("n2", cpu="8")
@@ -220,7 +220,7 @@ async def test_no_secret_is_asked_for_and_nothing_is_written(
     assert not [path for _, path in asked_for if "secrets" in path]
 
 
-async def test_who_may_list_the_pods_of_a_namespace_only_is_told_what_the_answer_rests_on(
+async def test_user_who_may_list_pods_of_one_namespace_only_sees_the_limits_of_the_answer(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = KubeClient.request

@@ -1,4 +1,4 @@
-"""Operators that make no group: what is read only where it is needed, from a real API."""
+"""Operators that create no group: their jobs are read only where necessary, from a real API."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_an_indexed_job_starts_whole(world: World) -> None:
     assert scheduler.wire.count(lambda write: write.endswith("/binding")) == 3
 
 
-async def test_what_is_there_before_the_scheduler_waits_until_the_job_is_read(world: World) -> None:
+async def test_pods_created_before_the_scheduler_starts_wait_until_their_job_is_read(world: World) -> None:
     await world.node("n1", cpu="2")
     made = await world.make(job())
     for index in range(3):
@@ -96,7 +96,7 @@ MPI_JOBS = {
 
 
 async def test_a_group_that_counts_a_launcher_which_comes_later_starts(world: World) -> None:
-    """As the MPI operator makes it, with `launcherCreationPolicy: WaitForWorkersReady`."""
+    """The job of the MPI operator with `launcherCreationPolicy: WaitForWorkersReady`."""
     await world.node("n1")
     await world.make(MPI_JOBS)
     await world.scheduler()

@@ -23,10 +23,10 @@ WRITES = "*"
 
 @dataclass
 class Rule:
-    """What happens to the `nth` request (1 is the next) whose method and path match, and to `times - 1` after it.
+    """Fault of the `nth` request (1 is the next) whose method and path match, and of the `times - 1` after it.
 
-    `lose` cuts the connection, `die` ends the process as far as the server can tell; both either before the
-    request is sent or, with `after`, when it has taken effect.
+    `lose` cuts the connection, `die` ends the process from the server's view; both either before the request is
+    sent or, with `after`, when it has taken effect.
     """
 
     method: str
@@ -47,8 +47,10 @@ class Rule:
 
 
 class Wire:
-    """The connection of one scheduler process. `writes` are its requests but reads, as `METHOD path`; `asked` is
-    what all of them need rights for."""
+    """The connection of one scheduler process.
+
+    `writes` are its requests except reads, as `METHOD path`; `asked` is the set of needed rights.
+    """
 
     def __init__(self) -> None:
         self.asked: set[Attributes] = set()
@@ -108,7 +110,7 @@ class _Tapped:
         raise ConnectionLost("the test cut the connection")
 
     async def _live(self) -> None:
-        """A dead process sends nothing and hears nothing; what is left of it goes when it is buried."""
+        """Refuse requests of a dead process: it sends and receives nothing until its tasks are cancelled."""
         if self._wire.dead.is_set():
             await self._wire.buried.wait()
             raise asyncio.CancelledError

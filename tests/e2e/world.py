@@ -29,7 +29,7 @@ from tests.e2e.election import elect_on_this_loop
 from tests.e2e.rights import Rights
 from tests.e2e.wire import Wire
 
-# Most of what is waited for takes a fraction of a second; on a busy machine it may be much longer.
+# Most waits end in a fraction of a second; a busy machine needs much longer.
 PATIENCE = 45.0
 _POLL = 0.02
 _PLURALS = {
@@ -66,7 +66,7 @@ EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-# Verdicts are told soon, so that tests need not wait for them to settle.
+# Verdicts are published early, so that tests need not wait for them to settle.
 QUICK = PublishingPace(settle=0.05, settle_members=0.15, repeat=0.3, repeat_per_listener=0.0)
 
 Object = dict[str, Any]
@@ -82,7 +82,7 @@ class Cluster:
         # Namespaces of an earlier session may still be there on a server that was there before us.
         self.session = "e2e" if server is not None else f"e2e-{secrets.token_hex(2)}"
         self.numbers = itertools.count(1)
-        # What schedulers asked for that have ended.
+        # Rights that ended schedulers have used.
         self.asked: set[Attributes] = set()
 
 
@@ -107,11 +107,11 @@ class Running:
             self.task.result()
 
     def without_right(self) -> list[Attributes]:
-        """What it asked for although its account would not have been allowed to."""
+        """Return the requests for which the account has no right."""
         return [asked for asked in self.wire.asked if not self.rights.allow(asked)]
 
     async def stop(self) -> None:
-        """As SIGTERM does."""
+        """Stop the scheduler as SIGTERM does."""
         if self.task.done():
             return
         self.service.stop()
@@ -120,7 +120,7 @@ class Running:
         await self.client.close()
 
     async def kill(self) -> None:
-        """As SIGKILL does: nothing is sent any more, and nobody cleans up."""
+        """Kill the scheduler as SIGKILL does: it sends nothing more and cleans up nothing."""
         self.wire.dead.set()
         while not self.task.done():
             self.task.cancel()
@@ -146,14 +146,14 @@ class World:
 
     @property
     def server(self) -> ApiServer:
-        """The embedded server, whose faults can be chosen."""
+        """Return the embedded server, whose faults tests choose."""
         assert self.cluster.server is not None
         return self.cluster.server
 
     # acting
 
     async def open(self, namespace: str = "") -> None:
-        """Makes a namespace and goes on in it (to go on in another, set `namespace`)."""
+        """Create a namespace and continue in it (to continue in another, set `namespace`)."""
         self.namespace = namespace or self.name
         await self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
 
@@ -173,7 +173,7 @@ class World:
             record = f"{name_prefix(options.scheduler_names)}-{policy_record.NAME}"
             with contextlib.suppress(ApiError):
                 await self.client.delete(CONFIG_MAPS.path(options.lease_namespace, record))
-        # What commands and controllers made: a pod that stays would take room on the nodes of the next test.
+        # Objects of commands and controllers: a remaining pod would occupy the nodes of the next test.
         for item in await self.list(PODS):
             with contextlib.suppress(ApiError):
                 await self.delete(PODS, item["metadata"]["name"])
@@ -195,7 +195,7 @@ class World:
         resource = resource_of(document)
         namespace = document["metadata"].get("namespace", self.namespace) if resource.namespaced else None
         created: Object = await self.client.create(resource.path(namespace), document)
-        if resource.kind != "Namespace":  # the server keeps those until a controller has emptied them
+        if resource.kind != "Namespace":  # the server preserves those until a controller has emptied them
             self._made.append(resource.path(namespace, created["metadata"]["name"]))
         return created
 
@@ -236,7 +236,7 @@ class World:
         await self.client.patch(path, patch, PatchType.MERGE)
 
     async def phase(self, phase: str, *names: str) -> None:
-        """What a kubelet would report."""
+        """Publish a phase as a kubelet would."""
         for name in names:
             await self.patch(PODS, name, {"status": {"phase": phase}}, status=True)
 
@@ -245,8 +245,10 @@ class World:
             await self.client.delete(resource.path(self.namespace, name), grace_seconds=0)
 
     async def noticed(self, seconds: float) -> None:
-        """Waits for what a real API server notices after a while: rights, policies, what a namespace says. The
-        embedded one notices at once."""
+        """Wait for state that a real API server notices with a delay: rights, policies, namespaces.
+
+        The embedded one notices at once.
+        """
         if self.cluster.server is None:
             await asyncio.sleep(seconds)
 
@@ -291,7 +293,7 @@ class World:
         return found
 
     async def until_held(self, *names: str, words: str = "", reason: str = "Unschedulable") -> Object:
-        """Waits until these pods say why they wait (in words that match); the condition of the first."""
+        """Wait until these pods have a waiting reason that matches; return the condition of the first."""
 
         async def held() -> Object:
             pods = {item["metadata"]["name"]: item for item in await self.list(PODS)}
@@ -326,7 +328,7 @@ class World:
         return found
 
     async def until_event(self, reason: str, about: str = "", words: str = "") -> Object:
-        """Waits for an event of this reason, regarding an object of this name, whose note matches."""
+        """Wait for an event of this reason, regarding an object of this name, whose note matches."""
 
         async def told() -> Object:
             for event in await self.list(EVENTS):
@@ -343,7 +345,7 @@ class World:
         return found
 
     async def settled(self, *schedulers: Running, quiet: float = 0.6) -> None:
-        """Waits until these schedulers have written nothing for a while: three times what they wait for at most."""
+        """Wait until these schedulers have written nothing for a while: at most three times their timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         last, since = [0] * len(schedulers), loop.time()

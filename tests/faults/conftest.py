@@ -22,8 +22,9 @@ from .scenario import Scenario
 
 
 class Site:
-    """A `world` whose schedulers speak to the API server through a `proxy`; whoever acts for users does not.
-    `ledger` is what has happened on the server."""
+    """A `world` whose schedulers reach the API server through a `proxy`; clients that act for users connect
+    directly. `ledger` records the changes on the server.
+    """
 
     def __init__(self, world: World, proxy: Proxy, ledger: BindingLedger) -> None:
         self.world = world
@@ -38,7 +39,7 @@ class Ends:
         self.quiet: Sequence[str] = ()
 
     async def known(self, world: World) -> None:
-        """Tells the quiet story if nobody has yet."""
+        """Run the undisturbed story once."""
         if self.quiet:
             return
         apart = World(world.cluster)

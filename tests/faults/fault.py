@@ -1,4 +1,4 @@
-"""Faults: which requests they strike, and what happens to those."""
+"""Faults: the requests that they match, and their effects."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from .requests import Asked
 
 
 class Watch(enum.Enum):
-    """How a watch comes to harm. CLOSED is what a server does with a watcher that is too slow, or on a clean end;
-    SILENT is a half-open connection: nothing is told any more, not even that it is over; TRUNCATED ends in the
-    middle of a line; GONE is 410 as an ERROR event."""
+    """Ways in which a watch fails.
+
+    CLOSED is a server's answer to a slow watcher, or a clean end; SILENT is a half-open connection: nothing
+    arrives any more, not even its end; TRUNCATED ends in the middle of a line; GONE is 410 as an ERROR event.
+    """
 
     CLOSED = "closed"
     RESET = "reset"
@@ -26,12 +28,12 @@ class Watch(enum.Enum):
 
 @dataclass
 class Fault:
-    """Strikes requests of a `verb` (`*`: all, `write`: those that change something) for a resource (a pattern):
-    from the `nth` that matches on so many `times`, or with a `probability` each.
+    """A fault in requests of a `verb` (`*`: all, `write`: those that change something) for a resource (a
+    pattern): from the `nth` match on `times` times, or with a `probability` each.
 
-    In this order: the request is held back for `latency` seconds; with `status` it is answered so, with `drop` its
-    connection is cut, both before it has reached the server or, with `after`, when it has taken effect. `watch` is
-    what happens to a watch after `lines` more lines.
+    In this order: the request is delayed by `latency` seconds; with `status` it gets this answer, with `drop`
+    its connection is cut, both before it has reached the server or, with `after`, when it has taken effect.
+    `watch` is the fault of a watch after `lines` more lines.
     """
 
     verb: str = "*"
@@ -82,7 +84,7 @@ REASONS = {
 
 
 def mixture(rate: float, times: int = 40) -> Sequence[Fault]:
-    """A little of everything; each kind at most so many times, so that it ends."""
+    """Return a mixture of all faults; each kind has a maximum count, so that the disturbance ends."""
     return [
         Fault("*", probability=4 * rate, times=10 * times, latency=0.03),
         Fault("write", probability=rate, times=times, drop=True),

@@ -1,4 +1,4 @@
-"""What has happened to pods and nodes on the API server, change by change: what must never be, is looked for."""
+"""Changes of pods and nodes on the API server, in order, and the search for forbidden states."""
 
 from __future__ import annotations
 

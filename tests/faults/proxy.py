@@ -1,4 +1,4 @@
-"""A proxy before an API server that does to requests and watches what networks and servers do."""
+"""A proxy before an API server that disturbs requests and watches as networks and servers do."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "host", "keep-alive"
 
 @dataclass
 class Exchange:
-    """One request that came `at` (loop time). `status` is what the server answered, 0 as long as it has not got it;
-    `told` is what the client was told, 0 where its connection was cut."""
+    """One request that arrived `at` (loop time).
+
+    `status` is the server's answer, 0 before it arrives; `told` is the client's answer, 0 where its connection
+    was cut.
+    """
 
     asked: Asked
     body: bytes
@@ -60,7 +63,7 @@ class _Dropped(Exception):  # noqa: N818 - what happens to the connection
 
 
 class _OpenWatch:
-    """A watch that runs; `harm` is what is to happen to it after `left` more lines."""
+    """A running watch; `harm` is its fault after `left` more lines."""
 
     def __init__(self, request: Asked) -> None:
         self.asked = request
@@ -77,7 +80,7 @@ class _OpenWatch:
 class Proxy:
     """Plain HTTP on a port of its own, before `upstream` (http://host:port).
 
-    `faults` strike what comes; `exchanges` is what has come. Faults with a probability are drawn from a `seed`.
+    `faults` affect the requests; `exchanges` records them. Faults with a probability are drawn from a `seed`.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -126,7 +129,7 @@ class Proxy:
         path.write_text(yaml.safe_dump({**document, "current-context": "c"}), "utf-8")
         return path
 
-    # what happens
+    # Faults
 
     def seed(self, number: int) -> None:
         self._draw = random.Random(number)
@@ -140,7 +143,7 @@ class Proxy:
         return made
 
     def heal(self) -> None:
-        """Nothing happens any more; who was held goes on."""
+        """End all faults; delayed requests continue."""
         self.faults.clear()
         for hold in self._holds:
             hold.release()
@@ -161,7 +164,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def outage(self) -> Any:
-        """As while the server restarts: connections are cut, nobody is let in."""
+        """Act as a restarting server: cut connections, and refuse new ones."""
         self._away = True
         self.cut_connections()
         try:
@@ -171,8 +174,9 @@ class Proxy:
 
     @contextlib.contextmanager
     def beginning(self, groups: Iterable[str]) -> Any:
-        """As a server that has just started: watches are over, and of custom kinds (their `groups`) discovery says
-        nothing, until it has read what defines them."""
+        """Act as a server that has just started: watches end, and discovery lacks custom kinds (their `groups`)
+        until it has read their definitions.
+        """
         self._unknown = frozenset(groups)
         self.cut_connections()
         try:
@@ -180,7 +184,7 @@ class Proxy:
         finally:
             self._unknown = frozenset()
 
-    # what was seen
+    # Observations
 
     def count(self, verb: str, resource: str = "*") -> int:
         return len(list(self.seen(verb, resource)))
@@ -206,7 +210,7 @@ class Proxy:
             self.exchanges.append(exchange)
             if exchange.asked.verb == "watch":
                 return await self._serve(request, exchange)
-            # What is on its way arrives, also when the client is gone.
+            # A request under way arrives, also after its client is closed.
             task = asyncio.create_task(self._serve(request, exchange))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)

@@ -1,4 +1,4 @@
-"""What a request to the API server is about, in the words of its audit log."""
+"""Target of a request to the API server, in the terms of its audit log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 class Asked(NamedTuple):
-    """`resource` is the plural, with the subresource after a slash: `pods`, `pods/binding`; for what is no object
-    (discovery, /version) the whole path."""
+    """Target of a request.
+
+    `resource` is the plural, with the subresource after a slash: `pods`, `pods/binding`; for paths without an
+    object (discovery, /version) the whole path.
+    """
 
     verb: str
     resource: str

@@ -1,4 +1,4 @@
-"""A story that a cluster lives through, whose end does not depend on who was faster."""
+"""A story of a cluster whose end does not depend on the timing of processes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from tests.e2e.world import NODES, PODS, Object, World, condition, pod
 
 from .ledger import ENDED
 
-# Most of what is waited for takes a fraction of a second; where an API server answers nothing for a while, longer.
+# Most waits end in a fraction of a second; longer ones cover an outage of the API server.
 PATIENCE = 40.0
 MAIN = 4
 KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 
 class Scenario:
-    """Every pod asks for one CPU, so that only numbers matter and not which node has them. This class is the
-    controllers and the kubelet as well: pods that are bound run, evicted members are made anew under a new name.
+    """A story.
+
+    Every pod requests one CPU, so that only numbers matter and not their nodes. This class plays the
+    controllers and the kubelet as well: bound pods run, evicted members are recreated under a new name.
     """
 
     def __init__(self, world: World, patience: float = PATIENCE) -> None:
@@ -82,7 +84,7 @@ class Scenario:
         await self.until(loan=8)
 
     async def some_complete(self) -> None:
-        """Three are free, and whoever comes next needs the two of those that end, too."""
+        """Three CPUs are free, and the next gang also needs the two of the pods that end."""
         marks = {"pod-group/name": "next", "pod-group/min-available": "5"}
         await self.gang("next", 5, labels=marks)
         names = [name for name, gang in (await self.bound()).items() if gang == "koordinator"]
@@ -91,7 +93,7 @@ class Scenario:
         await self.until(koordinator=0, next=5)
 
     async def the_owner_comes(self) -> None:
-        """Nothing is free; what was lent comes back, and not more: the loan keeps what it cannot do without."""
+        """No CPU is free; the loan is reclaimed, but not more: the borrower retains its quorum."""
         await self._volcano("claim", 6, minimum=6, queue="owner")
         await self.until(claim=6, loan=2, sigs=3, next=5)
 
@@ -107,7 +109,7 @@ class Scenario:
         await self.until(pool=2)
 
     async def somebody_more_important_comes(self) -> None:
-        """The smallest gang of its queue goes as a whole; nobody is entitled to the place that is left."""
+        """The smallest gang of its queue is evicted whole; no queue deserves the remaining CPU."""
         high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": self.prefix}}
         await self.world.make({**high, "value": 1000})
         marks = {"pod-group/name": "high", "pod-group/min-available": "2"}
@@ -117,7 +119,7 @@ class Scenario:
     # asking
 
     async def until(self, **wanted: int) -> None:
-        """Waits until so many of each gang are bound."""
+        """Wait until `counts` members of each gang are bound."""
 
         async def holds() -> bool:
             found = Counter((await self.bound()).values())
@@ -192,7 +194,7 @@ class Scenario:
         }
 
     async def admit(self, item: Object) -> None:
-        """What a kubelet does about a pod that was bound to its node."""
+        """Act as a kubelet on a pod bound to its node."""
         await self.world.phase("Running", item["metadata"]["name"])
 
     async def _act(self) -> None:
@@ -221,7 +223,7 @@ def _seen(item: Object) -> tuple[str, ...]:
     status, said = item.get("status") or {}, condition(item, "PodScheduled")
     admitted = condition(item, "phalanx.dev/Admitted")
     if not said and admitted.get("status") == "False":
-        # Of one that is held back PodScheduled says so only where it spoke before: that depends on who was faster.
+        # A gated pod has a PodScheduled condition only if it got one before: that depends on timing.
         said = admitted
     return (
         item["metadata"]["labels"]["story"],
@@ -229,13 +231,13 @@ def _seen(item: Object) -> tuple[str, ...]:
         status.get("phase", ""),
         "nominated" if status.get("nominatedNodeName") else "",
         *(said.get(key, "") for key in ("status", "reason", "message")),
-        # Who was told that he goes, and then that he stays, stays.
+        # A pod marked for eviction and then spared counts as running.
         condition(item, "DisruptionTarget").get("status", "").replace("False", ""),
     )
 
 
 def _timeless(status: Any) -> Any:
-    """In one order, without times."""
+    """Return the events in one order, without times."""
     if isinstance(status, dict):
         return {
             key: _timeless(value)
@@ -243,7 +245,7 @@ def _timeless(status: Any) -> Any:
             if value and not key.endswith(("Time", "transitionID"))
         }
     if isinstance(status, list):
-        # Whether it was ever told that somebody waited depends on who was faster.
+        # Whether a waiting condition was ever published depends on timing.
         kept = (each for each in status if each.get("type") != "Unschedulable" or each.get("status") != "False")
         return sorted(map(_timeless, kept), key=str)
     return status

@@ -40,7 +40,9 @@ async def define_again(site: Site, definition: dict[str, Any]) -> None:
 
 
 async def scarcity(site: Site) -> None:
-    """A quota of one CPU, and a gang whose object wants three members where two have room; its pods say two."""
+    """Create a quota of one CPU, and a gang whose object requires three members where two fit; its pods state
+    two.
+    """
     world = site.world
     await world.node("n1")
     await world.node("n2", cpu="2")
@@ -82,7 +84,7 @@ async def test_a_server_that_restarts_takes_no_kind_away(site: Site, monkeypatch
     await check(site)
 
 
-async def test_who_starts_beside_it_waits_for_what_is_defined(site: Site) -> None:
+async def test_scheduler_started_beside_the_server_waits_for_defined_kinds(site: Site) -> None:
     world = site.world
     await scarcity(site)
     await ask(site)
@@ -98,7 +100,7 @@ async def test_who_starts_beside_it_waits_for_what_is_defined(site: Site) -> Non
     await check(site)
 
 
-async def test_a_kind_whose_definition_is_deleted_is_gone(site: Site) -> None:
+async def test_kind_whose_definition_is_deleted_disappears(site: Site) -> None:
     world = site.world
     await scarcity(site)
     scheduler = await world.scheduler()
@@ -133,7 +135,7 @@ async def test_nothing_is_planned_between_the_coming_of_a_kind_and_its_first_lis
     assert sum(map(bool, (await world.placement()).values())) == 1
 
 
-async def test_a_kind_that_the_server_cannot_list_keeps_nobody_else_waiting(
+async def test_kind_that_the_server_cannot_list_delays_no_other_kind(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("phalanx.daemon.custom_kinds._LIST_PATIENCE", 1.0)
@@ -146,7 +148,7 @@ async def test_a_kind_that_the_server_cannot_list_keeps_nobody_else_waiting(
     assert "hypernodes.topology.volcano.sh cannot be listed: scheduling continues without it: 500" in caplog.text
 
 
-async def test_without_quotas_that_there_are_nobody_is_given_anything(
+async def test_no_pod_is_bound_before_existing_quotas_are_known(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("phalanx.daemon.custom_kinds._LIST_PATIENCE", 1.0)

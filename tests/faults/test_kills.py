@@ -1,4 +1,4 @@
-"""A scheduler that is killed at every one of its requests and starts anew: the story ends as if it had not been."""
+"""A scheduler killed at every one of its requests and restarted: the story ends as without the kill."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.slow,
-    # Whoever is killed closes no sockets.
+    # A killed scheduler closes no sockets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-# Events are told anew by each process, behind everything else: whoever dies at those gets to nothing else.
+# Each process sends its events anew, after all other writes: a process that dies there never reaches later
+# requests.
 NO_EVENT = r"^(?!.*/events)"
 
 
 class Lives:
-    """One scheduler after the other. `doom` says of each, by its number, when it is to die; those after `most`
-    live on."""
+    """One scheduler after the other. `doom` maps the number of each to its death; those after `most` survive."""
 
     def __init__(self, site: Site, doom: Callable[[Running, int], None], most: int) -> None:
         self.count = 0

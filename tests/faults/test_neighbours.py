@@ -1,4 +1,6 @@
-"""Others on the same nodes, nodes that come and go, pods that somebody deletes, and an extender that hangs."""
+"""A second scheduler on the same nodes, nodes that disappear and return, pods deleted by users, and an extender
+that hangs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def marks(name: str, minimum: int) -> dict[str, str]:
 
 
 class Crowd(Scenario):
-    """Kubelets refuse what they have no room for; pods of `theirs` are another scheduler's."""
+    """Kubelets that reject pods without room; pods of `theirs` belong to another scheduler."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -44,8 +46,9 @@ class Crowd(Scenario):
         await self.world.patch(PODS, name, {"status": refused}, status=True)
 
     async def bind_theirs(self) -> None:
-        """The other scheduler as it was before anybody else was bound: it fills one node after the other,
-        and begins with another one each time."""
+        """Bind as the second scheduler with an outdated view: it fills one node after the other, from another
+        first node each time.
+        """
         waiting = [
             item
             for item in await self.world.list(PODS)
@@ -68,8 +71,11 @@ class Crowd(Scenario):
 
 
 @pytest.mark.slow
-async def test_a_second_scheduler_on_the_same_nodes(site: Site) -> None:
-    """Both bind at once to the same places; the kubelets decide. In the end everybody runs, as there is room."""
+async def test_second_scheduler_on_the_same_nodes_lets_all_pods_run(site: Site) -> None:
+    """Both schedulers bind to the same nodes at once; the kubelets decide.
+
+    In the end all pods run, as there is room.
+    """
     world = site.world
     for number in range(4):
         await world.node(f"n{number}", cpu="4")
@@ -102,8 +108,8 @@ async def test_a_second_scheduler_on_the_same_nodes(site: Site) -> None:
 
 
 @pytest.mark.slow
-async def test_nodes_go_and_return_and_pods_are_deleted_by_hand(site: Site) -> None:
-    """The gang is whole again each time, nobody who runs is touched, and once it is, nothing is written."""
+async def test_gang_is_whole_again_after_lost_nodes_and_deleted_pods(site: Site) -> None:
+    """No running pod is evicted, and once the gang is whole, nothing is written."""
     world = site.world
     for number in range(3):
         await world.node(f"n{number}", cpu="2")
@@ -133,7 +139,9 @@ async def test_nodes_go_and_return_and_pods_are_deleted_by_hand(site: Site) -> N
 async def test_a_gang_that_cannot_be_whole_again_ends_as_the_policy_says(
     site: Site, policy: str, tmp_path: Path
 ) -> None:
-    """Two are bound when a node goes and the rest fails to bind; its time is over after two seconds."""
+    """Two members are bound when a node is lost and the remaining ones fail to bind; the timeout is two
+    seconds.
+    """
     world = site.world
     text = f'actions: "allocate"\ntiers: []\nphalanx: {json.dumps({"partialGang": policy})}\n'
     (tmp_path / "policy.yaml").write_text(text)
@@ -170,7 +178,7 @@ async def test_a_gang_that_cannot_be_whole_again_ends_as_the_policy_says(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ignorable", [True, False])
-async def test_an_extender_that_hangs_holds_nobody_up_but_those_who_need_it(
+async def test_extender_that_hangs_delays_only_pods_that_need_it(
     site: Site, ignorable: bool, tmp_path: Path
 ) -> None:
     asked = 0

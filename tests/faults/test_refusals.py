@@ -1,4 +1,4 @@
-"""A server that has just started refuses everybody for a second, until it knows the rules."""
+"""A server that has just started refuses every request for a second, until it has loaded its rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest
 QUOTA = "scheduling.x-k8s.io/v1alpha1"
 
 
-async def test_nobody_exceeds_a_quota_that_was_refused_at_the_start(site: Site) -> None:
+async def test_quota_refused_at_the_start_is_not_exceeded(site: Site) -> None:
     world = site.world
     await world.node("n1")
     await world.make(
@@ -33,7 +33,7 @@ async def test_nobody_exceeds_a_quota_that_was_refused_at_the_start(site: Site) 
     assert await world.placement() == {"a": "n1", "b": ""}
 
 
-async def test_one_refusal_of_a_watch_keeps_nobody_waiting_for_long(site: Site) -> None:
+async def test_single_refusal_of_a_watch_delays_no_pod_for_long(site: Site) -> None:
     world = site.world
     await world.node("n1")
     refused = Fault("watch", "nodes", status=403)

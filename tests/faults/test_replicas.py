@@ -1,4 +1,4 @@
-"""Several replicas: whoever lost the lease sends nothing, and whoever hands it over has finished its work."""
+"""Several replicas: one that lost the lease sends nothing, and one that releases it has finished its writes."""
 
 from __future__ import annotations
 
@@ -160,7 +160,9 @@ async def test_a_leader_that_cannot_renew_sends_nothing_after_its_successor_has_
 async def test_a_process_that_was_stopped_wakes_up_and_sends_nothing(
     site: Site, start: Start, tmp_path: Path
 ) -> None:
-    """As a node does that hangs, or a virtual machine that moves: its lease has run out meanwhile."""
+    """As a node that hangs, or a virtual machine that is moved: the lease has expired before the process
+    continues.
+    """
     proxy = await way(site, [])
     kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig-process")
     arguments = ("--kubeconfig", kubeconfig, "--leader-elect", "--lease-namespace", site.world.name)
@@ -189,9 +191,11 @@ async def test_a_process_that_was_stopped_wakes_up_and_sends_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("orderly", [True, False], ids=["rolling upgrade", "killed"])
-async def test_replicas_that_come_and_go(site: Site, start: Start, ends: Ends, orderly: bool) -> None:
-    """Lead for longer each time: however slow a machine is, one leader has time for what is written only after a
-    pause, such as the PodGroup of a gang. In a rolling upgrade no lease runs out: its holder has given it back.
+async def test_replicas_that_start_and_stop_schedule_all_gangs(
+    site: Site, start: Start, ends: Ends, orderly: bool
+) -> None:
+    """Each leader leads longer than the one before: on any machine one leader has time for delayed writes, such
+    as the PodGroup of a gang. In a rolling upgrade no lease expires, as its holder releases it.
     """
     await ends.known(site.world)
     leader, others, holders = await start(), [], set[str]()

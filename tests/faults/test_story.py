@@ -45,7 +45,7 @@ WATCHES: dict[str, Sequence[Fault]] = {
     harm.value: [Fault("watch", times=60, watch=harm, lines=30)] for harm in Watch if harm is not Watch.SILENT
 }
 
-# After so many the pauses between two lists get long: no server restarts every other second.
+# After this number the pauses between two lists grow: no server restarts every other second.
 _TIMES = 4
 Trouble = Callable[[Site], Awaitable[None]]
 

@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _run(seed: int, scratch: Path, report: Path, paths: list[str], *, calm: bool) -> int:
-    """Run the tests once; print one line about the run, and what pytest printed if it failed."""
+    """Run the tests once; print one line about the run, and pytest's output if it failed."""
     order = ["--random-order", "--random-order-bucket=module", f"--random-order-seed={seed}"]
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-m", "not slow", *order]
     temporary = scratch / "tmp"

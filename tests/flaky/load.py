@@ -36,8 +36,8 @@ def busy(cores: int) -> Iterator[None]:
 def stopping(parent: int, seed: int) -> Iterator[list[int]]:
     """Stop a random descendant of the process `parent` again and again, each for at most a second.
 
-    Yield a list that has one entry for each stop. A process that has been stopped by somebody else is left alone:
-    a test that stops a process itself continues it itself.
+    Yield a list with one entry for each stop. A process that another process has stopped is ignored: a test
+    that stops a process itself continues it itself.
     """
     stopped: list[int] = []
     ended = threading.Event()

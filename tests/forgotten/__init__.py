@@ -1,1 +1,3 @@
-"""What schedulers forget most often: 45 duties, each with a test of its own or named tests that prove it."""
+"""Duties that schedulers forget most often: 45 of them, each with a test of its own or named tests that prove
+it.
+"""

@@ -1,7 +1,7 @@
-"""Every field with which a pod may ask for something is known: honoured, not for schedulers, or refused by name.
+"""Every field of a pod's request is known: honoured, not for schedulers, or refused by name.
 
-What the API may contain is taken from the tables of the embedded API server. A field that a newer API brings makes
-these tests fail until somebody has decided what to do about it.
+The list of fields is from the tables of the embedded API server. A field of a newer API makes these tests fail
+until its treatment is decided.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HONOURED = {
     "nodeSelector": VERDICTS,
     "overhead": TABLES,
     "preemptionPolicy": "scheduling/test_preempt.py::test_pod_with_preemption_policy_never_evicts_no_pod",
-    "priority": "e2e/test_gangs.py::test_who_is_more_important_goes_first",
+    "priority": "e2e/test_gangs.py::test_gang_of_higher_priority_is_scheduled_first",
     "priorityClassName": "dialects/test_evictability.py::test_what_the_cluster_itself_needs_is_critical",
     "resourceClaims": VERDICTS,
     "resources": TABLES,
@@ -140,7 +140,7 @@ def test_the_proof_is_there(proof: str) -> None:
         ("Volume", core.VolumeObject),
     ],
 )
-def test_what_restricts_a_pod_is_known_field_by_field(name: str, wire: type[msgspec.Struct]) -> None:
+def test_every_field_that_restricts_a_pod_is_known(name: str, wire: type[msgspec.Struct]) -> None:
     """And nothing else is passed over: see below."""
     assert {field.encode_name for field in msgspec.structs.fields(wire)} == fields_of(name)
     assert wire.__struct_config__.forbid_unknown_fields
@@ -184,7 +184,7 @@ def node_term(**term: Any) -> dict[str, Any]:
         ({"resourceClaims": [{"name": "c", "fromTheFuture": "x"}]}, ("spec.resourceClaims[0].fromTheFuture",)),
     ],
 )
-def test_what_nobody_knows_is_not_passed_over(spec: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_unknown_field_is_not_ignored(spec: dict[str, Any], words: tuple[str, ...]) -> None:
     case = one("node a zone=1\nnew app=web")
     case.pod["spec"] |= spec
     (verdict,) = Ours.of(case.world).scheduler.cycle(1_800_000_000.0).pods
@@ -192,7 +192,7 @@ def test_what_nobody_knows_is_not_passed_over(spec: dict[str, Any], words: tuple
     assert all(word in verdict.verdict.message for word in words), verdict.verdict.message
 
 
-def test_a_running_pod_keeps_others_away_even_if_it_says_more_than_we_know() -> None:
+def test_running_pod_with_an_unknown_field_still_rejects_other_pods() -> None:
     case = one("node a zone=1\npod there on=a ; apart zone app=web\nnew app=web")
     terms = case.world.pods[0]["spec"]["affinity"]["podAntiAffinity"]
     terms["requiredDuringSchedulingIgnoredDuringExecution"][0]["olderThan"] = "1h"

@@ -1,4 +1,4 @@
-"""What decides where a pod may go, from the objects as kubectl shows them. `test_NN_...` proves duty NN."""
+"""Constraints on the node of a pod, from the objects as kubectl shows them. `test_NN_...` proves duty NN."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_05_a_terminating_pod_holds_its_room_and_is_not_spread_away_from() -> No
     assert room(text.format(" ; gone")) == "a b c"
 
 
-def test_06_who_is_there_may_keep_others_away_whoever_scheduled_it() -> None:
+def test_06_anti_affinity_of_running_pods_counts_for_pods_of_any_scheduler() -> None:
     case = one(ZONES + "pod there on=a ; apart zone app=web\nnew app=web")
     case.world.pods[0]["spec"]["schedulerName"] = "default-scheduler"
     assert open_to_new(case) == "c"
@@ -114,7 +114,7 @@ def test_10_a_driver_attaches_so_many_volumes_to_a_node() -> None:
     assert room(text + f'csinode {{"metadata": {{"name": "a"}}, "spec": {{"drivers": [{limit}]}}}}') == "b"
 
 
-def test_11_a_pod_that_is_nominated_counts_where_it_is_to_go() -> None:
+def test_11_nominated_pod_counts_on_its_node() -> None:
     case = one("node n ; offers cpu=1 memory=1Gi pods=9\npod soon ; asks cpu=1\nnew ; asks cpu=1")
     soon = case.world.pods[0]
     soon["spec"]["schedulerName"] = "default-scheduler"
@@ -123,7 +123,7 @@ def test_11_a_pod_that_is_nominated_counts_where_it_is_to_go() -> None:
     assert open_to_new(case) == ""
 
 
-def test_15_what_is_said_does_not_depend_on_the_order_in_which_nodes_came() -> None:
+def test_15_messages_do_not_depend_on_the_order_of_nodes() -> None:
     case = one(
         "node a ; offers cpu=1 memory=1Gi pods=9\nnode b ; taint x=1:NoSchedule\nnode c ; cordoned\n"
         "node d ; offers cpu=9 memory=1Gi pods=0\nnew ; asks cpu=2"

@@ -1,14 +1,14 @@
-"""What the API server lets wait when it has too much to do."""
+"""Requests that the API server delays under load."""
 
 from __future__ import annotations
 
 from phalanx.cli.installation.manifests import flow_schemas
 
-# Those of the API server itself for service accounts begin here; of two that match the lower number holds.
+# The API server's own rules for service accounts begin here; of two that match the lower number decides.
 FOR_ALL_SERVICE_ACCOUNTS = 9000
 
 
-def test_25_our_requests_go_before_those_of_other_service_accounts_and_the_lease_before_all() -> None:
+def test_25_our_requests_precede_those_of_other_service_accounts_and_the_lease_precedes_all() -> None:
     schemas = {
         tuple(
             sorted(

@@ -1,4 +1,4 @@
-"""Which test proves which duty: a list that is complete, and tests that are there."""
+"""Tests that prove each duty: the list is complete, and the tests exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 HERE = "forgotten/test_constraints.py"
 
-# What is forgotten most often, and the tests that prove that we do not: file (under tests/), then their names.
+# Duties that are forgotten most often, and the tests that prove them: file (under tests/), then their names.
 DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     1: (
         "the uid goes with every binding and deletion",
@@ -56,7 +56,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "conditions of others survive ours",
         {
             "execution/test_conditions.py": ("test_conditions_of_other_writers_are_preserved",),
-            "execution/test_evictor.py": ("test_conditions_of_other_writers_are_preserved",),
+            "execution/test_evictor.py": ("test_conditions_of_other_writers_survive_an_eviction",),
         },
     ),
     15: (
@@ -88,7 +88,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     19: (
         "a version that is too old is told within a watch",
-        {"kube/test_reflector.py": ("test_a_version_too_old_means_a_new_list_whose_absences_are_deletions",)},
+        {"kube/test_reflector.py": ("test_expired_version_causes_a_new_list_whose_absences_are_deletions",)},
     ),
     20: (
         "a connection that is silent is dead",
@@ -98,7 +98,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "what a list lacks is deleted, and a namesake is another",
         {
             "kube/test_reflector.py": (
-                "test_a_version_too_old_means_a_new_list_whose_absences_are_deletions",
+                "test_expired_version_causes_a_new_list_whose_absences_are_deletions",
                 "test_a_new_uid_in_a_watch_is_a_deletion_and_a_creation",
             ),
             "dialects/test_intake.py": ("test_the_same_name_with_a_new_uid_is_another_pod",),
@@ -112,7 +112,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "who takes over lists before it binds",
         {
             "e2e/test_leadership.py": (
-                "test_a_standby_knows_the_cluster_and_lists_pods_anew_when_it_is_its_turn",
+                "test_standby_caches_the_cluster_and_lists_pods_again_when_it_becomes_leader",
                 "test_a_standby_takes_over_when_the_leader_dies",
             )
         },
@@ -197,15 +197,15 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "kinds that are not served, or forbidden",
         {
             "kube/test_reflector.py": (
-                "test_a_resource_may_come_and_go",
-                "test_what_becomes_forbidden_stays_known_and_is_said_once",
+                "test_resource_that_disappears_and_returns_is_watched_again",
+                "test_forbidden_resource_stays_cached_and_is_logged_once",
             ),
-            "daemon/test_observer.py": ("test_who_may_not_read_budgets_schedules_without_them",),
+            "daemon/test_observer.py": ("test_scheduler_without_the_right_to_budgets_schedules_without_them",),
         },
     ),
     45: (
         "it is alive although the API server is away",
-        {"e2e/test_process.py": ("test_probes_and_metrics", "test_it_outlives_a_restart_of_the_api_server")},
+        {"e2e/test_process.py": ("test_probes_and_metrics", "test_scheduler_survives_a_restart_of_the_api_server")},
     ),
 }
 

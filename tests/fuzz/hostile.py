@@ -1,6 +1,6 @@
-"""Objects as somebody would write them who means harm: valid ones, with parts replaced by what nobody expects.
+"""Objects of a malicious user: valid ones, with parts replaced by unexpected values.
 
-Everything is drawn from one `Random`, so that a seed is the whole story of a failure.
+All choices are drawn from one `Random`, so that a seed reproduces a failure.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def notes(rng: Random, most: int = 4) -> dict[str, Any]:
 
 
 def mutated(rng: Random, document: Any, most: int = 3) -> Any:
-    """With up to so many places replaced, removed, doubled or joined by others."""
+    """Return an object with up to `count` places replaced, removed, doubled or extended."""
     for _ in range(rng.randrange(most + 1)):
         place, key = _place(rng, document)
         match rng.randrange(5):
@@ -190,7 +190,7 @@ def _place(rng: Random, document: Any) -> tuple[Any, Any]:
         place = place[key]
 
 
-# What the objects look like when nobody means harm.
+# Valid objects before mutation.
 
 NAMES = ("a", "b", "c", "d")
 NAMESPACE = "team"

@@ -1,6 +1,6 @@
-"""Whatever bytes come, a decoder gives something or raises the one error that it declares, and soon.
+"""For any bytes, a decoder returns a value or raises the one error that it declares, within a time limit.
 
-What ever failed is kept under `corpus/DECODER/`, a file each, and tried in every run.
+Every past failure is a file under `corpus/DECODER/`, and is tried in every run.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ FILES = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_once_failed_does_not_fail_again(path: Path) -> None:
+def test_past_failures_of_decoders_pass(path: Path) -> None:
     tried(path.parent.name, path.read_bytes())
 
 

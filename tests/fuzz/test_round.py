@@ -1,4 +1,6 @@
-"""Hostile objects come, change and go in any order: nothing raises, the books stay exact, and others are served."""
+"""Hostile objects are created, changed and deleted in any order: nothing raises, accounts stay exact, and a
+valid pod is served.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ BATCH = 25
 
 
 class World:
-    """One scheduler, and a bystander who wants a little room each time."""
+    """One scheduler, and a bystander that needs a little room each time."""
 
     def __init__(self) -> None:
         self.intake = Intake(["phalanx"])
@@ -105,7 +107,7 @@ class World:
     def pod(self, rng: Random) -> None:
         document = mutated(rng, pod(rng))
         if isinstance(document.get("metadata"), dict):
-            # The API server lets nobody change who an object is.
+            # The API server forbids changes of an object's identity.
             name = rng.choice(NAMES)
             document["metadata"] |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
         self.feed(self.intake.pod, decode_pod, document)
@@ -192,14 +194,14 @@ def play(seed: int, batches: int = 1) -> None:
 @pytest.mark.parametrize(
     "seed", [int(line.split()[0]) for line in SEEDS.read_text("utf-8").splitlines() if line[:1].isdigit()]
 )
-def test_what_once_failed_does_not_fail_again(seed: int) -> None:
+def test_past_failures_of_rounds_pass(seed: int) -> None:
     play(seed, 4)
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
-def test_nobody_notices_hostile_objects(seed: int) -> None:
+def test_hostile_objects_do_not_disturb_the_bystander(seed: int) -> None:
     play(seed, 4)
 
 
@@ -211,8 +213,8 @@ def test_a_hundred_thousand_hostile_objects() -> None:
         play(seed, 20)
 
 
-def test_what_is_written_is_hostile_indeed() -> None:
-    """The generator reaches what it is for: annotations that are read, and values beyond all limits."""
+def test_generator_produces_hostile_objects() -> None:
+    """The generator reaches its targets: annotations that are read, and values beyond all limits."""
     rng = Random(1)
     written = [msgspec.json.encode(mutated(rng, pod(rng))) for _ in range(400)]
     for part in (b"koordinator.sh/", b"volcano.sh/", b"phalanx.dev/", b"[" * 1000, b"9" * 5000):

@@ -1,4 +1,4 @@
-"""Whatever is sent to the API server, it answers in Kubernetes' words: no 500, and the next request is served."""
+"""For any request, the API server answers in Kubernetes' words: no 500, and the next request is served."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def play(seed: int, requests: int, client: Client) -> None:  # noqa: F811
     await client.call("POST", PODS, small_pod("a"))
     for number in range(requests):
         what, status, body = await request(rng, client)
-        # Some mistakes are 500 upstream as well; what names an exception of ours is one that nobody foresaw.
+        # Some mistakes are 500 upstream as well; one that names our exception is a bug.
         told = str(body.get("message", "")) if isinstance(body, dict) else ""
         assert status < 500 or not re.match(r"\w+(Error|Exception): ", told), (
             f"seed {seed}, {number}: {what}: {body}"
@@ -111,7 +111,7 @@ async def play(seed: int, requests: int, client: Client) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_is_sent_is_answered(seed: int, client: Client, caplog: pytest.LogCaptureFixture) -> None:  # noqa: F811
+async def test_any_request_gets_an_answer(seed: int, client: Client, caplog: pytest.LogCaptureFixture) -> None:  # noqa: F811
     await play(seed, 150, client)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
@@ -119,7 +119,7 @@ async def test_whatever_is_sent_is_answered(seed: int, client: Client, caplog: p
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_twenty_thousand_requests(client: Client, caplog: pytest.LogCaptureFixture) -> None:  # noqa: F811
-    # What an earlier test has left behind is told now, and is not taken for the server's.
+    # Warnings of an earlier test's leftovers appear now, and are not the server's.
     gc.collect()
     caplog.clear()
     for seed in range(100, 200):

@@ -44,9 +44,11 @@ PACE = ConnectionPace(renew=0.3, retry=0.5, answer=5.0)
 
 
 class Net:
-    """What the hub's requests go over. Servers (URLs) in `cut` cannot be reached; those in `beginning` have just
-    started, and know of no kind of these groups yet. Before or after its write number `dies_at` the hub is dead:
-    nothing is sent any more and no answer arrives."""
+    """The network of the hub.
+
+    Servers (URLs) in `cut` cannot be reached; those in `beginning` have just started, and serve none of these
+    groups yet. Before or after its write number `dies_at` the hub is dead: it sends and receives nothing more.
+    """
 
     def __init__(self) -> None:
         self.cut: set[str] = set()
@@ -73,7 +75,8 @@ class _Line:
         await self._live()
         if self._server in net.cut:
             raise Unreachable("the net is cut")
-        # Leases are renewed by the clock, and events told when there is time; that says nothing about the protocol.
+        # Leases are renewed by the clock, and events are sent in the background; neither belongs to the
+        # protocol.
         write = call.method not in ("GET", "HEAD") and not any(
             each in call.target for each in ("/leases", "/events")
         )
@@ -183,19 +186,19 @@ class Site:
         return {pod["metadata"]["name"]: pod for pod in found["items"]}
 
     async def phase(self, phase: str, *names: str) -> None:
-        """What a kubelet reports."""
+        """Publish a phase as a kubelet would."""
         for name in names:
             path = PODS.path(NAMESPACE, name, "status")
             await self.client.patch(path, {"status": {"phase": phase}}, PatchType.MERGE)
 
     async def restore(self, backup: Path) -> None:
-        """The server stops, and starts with what it had then."""
+        """Stop the server, and start it with the data of a backup."""
         await self.stop()
         shutil.copy(backup, self.data)
         await self.start()
 
     def backup(self) -> Path:
-        """A copy of what the server has written; to be made while nothing is being written."""
+        """Return a copy of the server's data; no write may be running."""
         kept = self.folder / "backup"
         shutil.copy(self.data, kept)
         return kept
@@ -215,9 +218,12 @@ class Federation:
     # -- the hub's process ----------------------------------------------------------------------------------
 
     async def start_hub(self, patience: int = 60) -> None:
-        """Start the hub, which loses a cluster that is silent for `patience` seconds, and chooses without it.
+        """Start the hub, which declares a cluster lost after `patience` seconds of silence, and chooses without
+        it.
 
-        Tests that cut a cluster off need few; in all others a cluster that computes a while must not be lost."""
+        Tests that cut off a cluster need few seconds; in all other tests a cluster that computes a while must
+        not be lost.
+        """
         self.net.dead = asyncio.Event()
         self._client = KubeClient(load_config(str(self.hub.kubeconfig)), transports=self.net.transports)
         options = HubOptions(
@@ -227,7 +233,7 @@ class Federation:
         self._task = asyncio.create_task(self.service.run())
 
     async def kill_hub(self) -> None:
-        """As SIGKILL does."""
+        """Kill the hub as SIGKILL does."""
         if self.service is None:
             return
         self.net.dead.set()
@@ -356,7 +362,7 @@ class Federation:
         await until(holds, f"nothing is left in {cluster}")
 
     async def until_phase(self, phase: str, *names: str) -> dict[str, Json]:
-        """Of pods at the hub."""
+        """Wait until pods of the hub have this phase."""
 
         async def holds() -> dict[str, Json]:
             pods = await self.hub.pods()
@@ -365,7 +371,7 @@ class Federation:
         return await until(holds, f"{names} are {phase} at the hub")
 
     async def startable(self) -> dict[str, set[str]]:
-        """In which clusters there are pods of which gang that may start, or have."""
+        """Return gang -> clusters with pods that are ungated or running."""
         found: dict[str, set[str]] = {}
         for name, site in self.members.items():
             for pod in (await site.pods()).values():

@@ -1,8 +1,8 @@
-"""A model of a hub, its record, three clusters and their schedulers, in which anything may happen between two
+"""A model of a hub, its record, three clusters and their schedulers, in which any event may fall between two
 writes.
 
-Hub processes decide by the real protocol, from caches that may be old; what they send may arrive late, twice as far
-as they know, or never, also after they have died. Clusters can be cut off, and be restored from a backup.
+Hub processes decide by the real protocol, from caches that may be old; their writes may arrive late, twice from
+their view, or never, also after their death. Clusters can be cut off, and be restored from a backup.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Copy:
     deleting: bool = False
     held: bool = True
     version: int = 0  # another with every change
-    restored: bool = False  # it ran when the backup was made: kubelets start it again, nobody else is asked
+    restored: bool = False  # the pod ran at the time of the backup: kubelets restart it without a check
 
     @property
     def ended(self) -> bool:
@@ -68,7 +68,7 @@ class Cluster:
     copies: dict[str, Copy] = field(default_factory=dict)  # by name
     group: str = ""
     lease: int = 0
-    fresh: bool = False  # the scheduler has seen a renewal since it, or what it reads, began
+    fresh: bool = False  # the scheduler has seen a renewal since it, or its read, began
     cut: bool = False
     backup: Backup | None = None
     restores: int = 0
@@ -79,9 +79,12 @@ class NoAnswerError(Exception):
 
 
 class World:
-    """`without` leaves one of the rules out, to show that the model would notice: "fence" (a scheduler that was
-    restored trusts its lease), "list" (what was told to go is gone), "swap" (the record is written blindly),
-    "version" (a gang is recalled whatever has become of it)."""
+    """A world of the model.
+
+    `without` omits one of the rules, to show that the model detects it: "fence" (a restored scheduler trusts
+    its lease), "list" (deleted copies are forgotten), "swap" (the record is written blindly), "version" (a gang
+    is recalled whatever its state).
+    """
 
     def __init__(
         self, seed: int, policy: LostPolicy, hubs: int = 2, pods: int = 2, without: str = "", spills: float = 0.0
@@ -136,7 +139,7 @@ class World:
             raise NoAnswerError
         return one
 
-    # -- what happens by itself ---------------------------------------------------------------------------
+    # -- spontaneous events --------------------------------------------------------------------------------
 
     def live(self) -> None:
         """One step of some cluster's scheduler or kubelets."""
@@ -177,7 +180,7 @@ class World:
             case 6 if self.random.random() < 0.1:
                 self.exists = False
             case 7 if self.random.random() < 0.2:
-                # The job's controller makes a pod anew that has failed.
+                # The job's controller replaces a failed pod.
                 failed = [each for each in self.origins.values() if each.phase == FAILED]
                 if failed:
                     self.origins[failed[0].name] = Origin(failed[0].name, f"o-{next(self.ids)}")
@@ -189,10 +192,10 @@ class World:
         with contextlib.suppress(NoAnswerError):
             action()
 
-    # -- what must always hold ----------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------
 
     def running_in(self) -> dict[str, list[str]]:
-        """Clusters that run what was not already running in their backup."""
+        """Return the clusters that run pods which did not run in their backup already."""
         return {
             cluster.name: uids
             for cluster in self.clusters.values()
@@ -200,7 +203,7 @@ class World:
         }
 
     def settle(self, rounds: int = 4000) -> None:
-        """The disturbances end: one hub works, everything can be reached, what is late arrives."""
+        """End the disturbances: one hub works, everything is reachable, late writes arrive."""
         while self.late:
             self.deliver_late()
         for cluster in self.clusters.values():
@@ -275,7 +278,7 @@ class Hub:
         return ClusterView(cluster.name, copies, cluster.group)
 
     def act(self, lossy: bool) -> None:
-        """Sends what the protocol says, or one of it."""
+        """Execute the protocol's steps, or one of them."""
         self.refresh_news()
         steps = list(protocol.next_steps(self.record, self.gang, self.views, self.world.now))
         if lossy and steps:

@@ -1,4 +1,4 @@
-"""Jobs that are left to a hub, and what members' controllers and kubelets would make of their copies."""
+"""Jobs managed by a hub, and the work of members' controllers and kubelets on their copies."""
 
 from __future__ import annotations
 
@@ -123,8 +123,9 @@ async def end_pods(site: Site, name: str, phase: str = "Succeeded") -> None:
 
 
 async def play_job_sets(site: Site) -> None:
-    """What a JobSet controller does in the site, as far as is asked here: a Job for each entry, suspended with it,
-    and Completed when they are. Until cancelled."""
+    """Play the JobSet controller of a site: a Job for each entry, suspended with it, and Completed when they
+    are. Runs until cancelled.
+    """
     jobs = JOB.resource.path(NAMESPACE)
     while True:
         await asyncio.sleep(0.05)
@@ -132,7 +133,7 @@ async def play_job_sets(site: Site) -> None:
             metadata, spec = each["metadata"], each["spec"]
             if metadata.get("deletionTimestamp") or spec.get("managedBy"):
                 continue
-            with contextlib.suppress(ApiError):  # it may be gone meanwhile
+            with contextlib.suppress(ApiError):  # a concurrent deletion is possible
                 name = f"{metadata['name']}-workers-0"
                 found = {job["metadata"]["name"]: job for job in (await site.client.list_all(jobs))["items"]}
                 suspend = bool(spec.get("suspend"))

@@ -1,5 +1,6 @@
-"""Many member clusters and many gangs in virtual time: the real ledger, choice and protocol over clusters that
-start what they have first come first served."""
+"""Many member clusters and many gangs in virtual time: the real ledger, choice and protocol over
+first-come-first-served clusters.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class SimulatedMember:
         self.news: list[SimulatedGang] = []
 
     def answers(self, gangs: list[SimulatedGang], now: int) -> dict[str, Candidate]:
-        """As if all of them came after those that wait."""
+        """Return start forecasts, as if all gangs arrived after the waiting ones."""
         ends = [(end, gang.size) for end, _, gang in self.running]
         heapq.heapify(ends)
         free, moment, found = self.free, now, dict[str, Candidate]()
@@ -69,7 +70,7 @@ class SimulatedMember:
         return found
 
     def go_on(self, now: int) -> None:
-        """Who is over ends, and who is next starts."""
+        """End the gangs that are over and start the next ones."""
         while True:
             while self.running and self.running[0][0] <= now:
                 _, _, gang = heapq.heappop(self.running)
@@ -88,7 +89,7 @@ class SimulatedMember:
 
 
 class Simulation:
-    """`seconds` are those of this machine that each part took."""
+    """A simulation. `seconds` are the measured times of its parts on this machine."""
 
     def __init__(self, members: int, gangs: int, seed: int = 1, sizes: tuple[int, ...] = (1, 2, 4, 8, 16)) -> None:
         self.random = random.Random(seed)
@@ -114,7 +115,7 @@ class Simulation:
         while any(gang.record.phase is not Phase.ENDED for gang in self.gangs.values()):
             assert self.rounds < most_rounds, "it does not come to an end"
             began, members = time.perf_counter(), self.seconds["members"]
-            # The hub's next round follows at once while anybody is sent.
+            # The hub's next round follows at once while it sends gangs.
             while self._round():
                 pass
             chosen = time.perf_counter()
@@ -126,7 +127,7 @@ class Simulation:
                 member.go_on(self.now)
 
     def _round(self) -> bool:
-        """Whether anybody was sent somewhere."""
+        """Run a round; return whether a gang was sent."""
         pending = [gang for gang in self.gangs.values() if gang.record.phase is Phase.PENDING]
         if not pending:
             return False
@@ -165,7 +166,7 @@ class Simulation:
         return went
 
     def _write(self) -> None:
-        """What the protocol says, until it says nothing more at this moment."""
+        """Execute the protocol's writes until it has none left at this moment."""
         news = [gang for gang in self._active.values() if gang.record.phase is Phase.COPYING]
         for each in self.members.values():
             news += each.news

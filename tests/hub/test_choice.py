@@ -12,11 +12,11 @@ def chosen(*candidates: Candidate) -> str:
     return found.name if found is not None else ""
 
 
-def test_the_earliest_start_wins_whatever_it_costs() -> None:
+def test_earliest_start_wins_at_any_cost() -> None:
     assert chosen(Candidate("west", NOW + 600), Candidate("east", NOW, cost=99)) == "east"
 
 
-def test_starts_within_a_minute_are_the_same_and_the_cheaper_is_chosen() -> None:
+def test_cheaper_cluster_wins_among_starts_within_a_minute() -> None:
     assert chosen(Candidate("west", NOW + 59), Candidate("east", NOW, cost=1)) == "west"
     assert chosen(Candidate("west", NOW + 60), Candidate("east", NOW, cost=1)) == "east"
 
@@ -25,12 +25,12 @@ def test_a_start_that_is_over_is_one_now() -> None:
     assert chosen(Candidate("west", NOW - 3600, cost=1), Candidate("east", NOW)) == "east"
 
 
-def test_then_gangs_are_spread_and_then_names_decide() -> None:
+def test_equal_costs_are_decided_by_spread_and_then_by_name() -> None:
     assert chosen(Candidate("a", NOW, dispatches=2), Candidate("b", NOW, dispatches=1)) == "b"
     assert chosen(Candidate("b", NOW), Candidate("a", NOW)) == "a"
 
 
-def test_who_cannot_say_is_taken_only_where_nobody_says_anything() -> None:
+def test_cluster_without_a_forecast_is_chosen_only_where_no_cluster_has_one() -> None:
     assert chosen(Candidate("silent"), Candidate("late", NOW + 86400)) == "late"
     assert chosen(Candidate("silent"), Candidate("never", never=True)) == "silent"
 

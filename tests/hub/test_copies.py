@@ -1,4 +1,4 @@
-"""Copies are gated, say whose they are, and carry nothing that belongs to the hub's own cluster."""
+"""Copies are gated, name their origin, and contain nothing of the hub's own cluster."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_copy_is_gated_and_marked_and_nothing_of_the_hubs_cluster_is_in_it() -
     assert "schedulingGates" not in startable(made)["spec"]
 
 
-def test_who_has_ended_elsewhere_is_not_waited_for_again() -> None:
+def test_copy_awaits_only_members_that_have_not_ended_elsewhere() -> None:
     group = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "PodGroup",
@@ -70,7 +70,7 @@ def test_who_has_ended_elsewhere_is_not_waited_for_again() -> None:
     assert group_copy(group, "h", "d", 1, LostPolicy.WAIT, 3)["spec"] == {"minMember": 1}
 
 
-def test_what_is_read_back_is_what_was_written() -> None:
+def test_decoded_copy_equals_the_written_one() -> None:
     made = pod_copy(pod(), "h", "d", 3, LostPolicy.WAIT)
     made["metadata"] |= {"uid": "c1", "resourceVersion": "1"}
     view = copy_view(made, pod())
@@ -83,7 +83,7 @@ def test_an_epoch_that_is_none_is_older_than_all() -> None:
     assert copy_view(made, None).epoch == 0
 
 
-def test_whatever_a_cluster_answers_is_an_object_or_nothing() -> None:
+def test_any_answer_of_a_cluster_decodes_to_an_object_or_none() -> None:
     hostile = [
         b"null",
         b"[]",
@@ -100,6 +100,6 @@ def test_whatever_a_cluster_answers_is_an_object_or_nothing() -> None:
     assert copy_view(found.document, None).name == "n"
 
 
-def test_what_others_write_is_one_line_for_a_terminal() -> None:
+def test_foreign_text_is_one_printable_line() -> None:
     assert printable("a\x1b[2Jb\nc") == "a [2Jb c"
     assert len(printable("x" * 10_000)) == 300

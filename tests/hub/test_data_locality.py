@@ -1,4 +1,4 @@
-"""A gang goes where its data are, and not before they have been brought in."""
+"""A gang is sent to the clusters of its data, and not before the data have arrived."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gang(**annotations: str) -> StoredObject:
 
 
 class Api:
-    """What the hub sees of data."""
+    """The hub's view of data."""
 
     def __init__(self) -> None:
         self._version = 0
@@ -89,7 +89,7 @@ class TestWhereItMayGo:
         for odd in ({}, {"dataSets": None}, {"dataSets": [None, 1, {"name": 2}]}):
             assert held_data(odd).refusal("west", DataNeeds(required=("a",)))
 
-    def test_of_equal_starts_the_one_with_the_fewest_bytes_to_move_wins_before_cost(self) -> None:
+    def test_fewest_bytes_to_move_win_before_cost_among_equal_starts(self) -> None:
         west, east = (
             held_data({"dataSets": [{"name": "a", "size": "2Ti"}]}),
             held_data({"dataSets": [{"name": "b"}]}),
@@ -111,7 +111,7 @@ class TestWhereItMayGo:
 
 
 class TestClaims:
-    def test_it_may_go_to_the_clusters_of_the_source_that_the_claim_is_on(self, api: Api) -> None:
+    def test_gang_is_allowed_in_the_clusters_of_its_claims_source(self, api: Api) -> None:
         api.source("clicks-1", TABLE, "west", "north")
         api.claim("mine", ON_TABLE)
         needs = api.needs(gang())
@@ -129,8 +129,8 @@ class TestClaims:
             "DataSourceClaim mine: no DataSource has table clicks",
         )
 
-    def test_what_is_bound_counts_only_if_it_is_what_was_asked_for(self, api: Api) -> None:
-        """Whoever may write a claim's status may not send a gang to somebody else's data."""
+    def test_bound_source_counts_only_if_it_matches_the_request(self, api: Api) -> None:
+        """A user who may write a claim's status may not send a gang to foreign data."""
         api.source("a", TABLE, "west")
         api.source("b", TABLE, "north")
         api.source("other", {**TABLE, "name": "salaries"}, "east")
@@ -172,7 +172,7 @@ class TestStageIn:
         assert api.needs(gang(stage_in="job/load")).reason == "StageIn"
 
     @pytest.mark.parametrize("text", ["load", "pod/load", "job/", "/"])
-    def test_what_is_not_understood_holds_it_back_and_says_what_would_be(self, api: Api, text: str) -> None:
+    def test_unsupported_claim_holds_the_gang_back_and_names_supported_forms(self, api: Api, text: str) -> None:
         assert "expected job/NAME, dataload/NAME, dataset/NAME" in api.needs(gang(stage_in=text)).waits_for
 
     def test_all_of_several_have_to_be(self, api: Api) -> None:
@@ -194,7 +194,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Federation]:
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.asyncio
-async def test_gangs_go_where_their_data_are_when_they_are(two: Federation) -> None:
+async def test_gangs_are_sent_to_the_clusters_of_their_data_once_these_arrive(two: Federation) -> None:
     client = two.hub.client
     await two.start_hub()
     await two.gang("anywhere", 1)

@@ -1,4 +1,4 @@
-"""A gang goes whole to one member cluster, over HTTP."""
+"""A gang is sent whole to one member cluster, over HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ async def one(tmp_path: Path) -> AsyncIterator[Federation]:
         yield made
 
 
-async def test_a_gang_goes_where_it_starts_first_and_its_end_is_told_at_the_hub(three: Federation) -> None:
+async def test_gang_is_sent_to_the_cluster_with_the_earliest_start_and_its_end_is_published_at_the_hub(
+    three: Federation,
+) -> None:
     await three.members["north"].node("n1", "8")
     await three.start_hub()
     await three.gang()
@@ -48,7 +50,7 @@ async def test_a_gang_goes_where_it_starts_first_and_its_end_is_told_at_the_hub(
     await three.until_forgotten()
 
 
-async def test_what_is_not_dispatched_is_refused_by_name(one: Federation) -> None:
+async def test_gang_that_cannot_be_dispatched_is_refused_by_name(one: Federation) -> None:
     await one.start_hub()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "j"}
     await one.pod("alone", "", ownerReferences=[owner])
@@ -63,7 +65,7 @@ async def test_what_is_not_dispatched_is_refused_by_name(one: Federation) -> Non
     )
 
 
-async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_sent(one: Federation) -> None:
+async def test_gang_is_not_sent_where_a_foreign_pod_has_the_name_of_a_copy(one: Federation) -> None:
     await one.members["east"].node("n1", "8")
     foreign = {"metadata": {"name": "train-1"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
     await one.members["east"].client.create(PODS_RESOURCE.path(NAMESPACE), foreign)
@@ -74,7 +76,7 @@ async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_s
 
 
 @pytest.mark.slow
-async def test_what_has_the_name_of_a_copy_and_is_somebody_elses_is_left_alone(three: Federation) -> None:
+async def test_foreign_object_with_the_name_of_a_copy_is_not_changed(three: Federation) -> None:
     for site in three.members.values():
         await site.node("n1", "8")
     kind = {"apiVersion": GROUPS.api_version, "kind": "PodGroup"}

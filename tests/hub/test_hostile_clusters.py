@@ -1,4 +1,4 @@
-"""Clusters that answer without end, not at all, or nonsense harm nobody but themselves."""
+"""Clusters with endless, missing or malformed answers affect only themselves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def nonsense(writer: asyncio.StreamWriter) -> None:
 
 @contextlib.asynccontextmanager
 async def hostile(three: Federation, name: str, answer: Answer) -> AsyncIterator[None]:
-    """A member cluster of that name, which the hub trusts as far as TLS goes."""
+    """Start a member cluster of that name, whose TLS certificate the hub trusts."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

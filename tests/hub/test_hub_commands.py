@@ -94,7 +94,7 @@ async def test_clusters_says_which_can_be_used_and_which_gangs_are_where(hub: Si
     assert [(each["name"], each["gangs"]) for each in structured] == [("east", 1), ("new", 0), ("west", 0)]
 
 
-async def test_why_says_at_the_hub_what_each_cluster_answered_and_which_was_chosen(hub: Site) -> None:
+async def test_why_at_the_hub_lists_the_answer_of_each_cluster_and_the_choice(hub: Site) -> None:
     await hub.install(hub_definitions())
     answers = [
         {"cluster": "east", "start": "2026-12-01T14:20:00Z", "message": "Later"},

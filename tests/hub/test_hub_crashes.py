@@ -26,7 +26,7 @@ async def watched(three: Federation, life: asyncio.Task[Json]) -> None:
 
 
 async def lived(three: Federation, name: str) -> Json:
-    """A gang is sent somewhere, taken back, sent elsewhere, and ends; what is left of it at the hub."""
+    """Send a gang, recall it, send it to another cluster, and end it; return its state at the hub."""
     pods = (f"{name}-0", f"{name}-1")
     east, north = three.members["east"], three.members["north"]
     await three.gang(name)
@@ -39,7 +39,7 @@ async def lived(three: Federation, name: str) -> Json:
         found = [pod for key, pod in (await east.pods()).items() if key in pods]
         for pod in found:
             if pod["metadata"].get("deletionTimestamp") and pod["status"].get("phase") == "Running":
-                with contextlib.suppress(ApiError):  # it may be gone meanwhile
+                with contextlib.suppress(ApiError):  # a concurrent deletion is possible
                     await east.phase("Failed", pod["metadata"]["name"])  # its kubelet has ended it
         return not found
 
@@ -71,7 +71,7 @@ async def killed_at(three: Federation, number: int, after: bool) -> None:
     await three.start_hub()
 
 
-async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path) -> None:
+async def test_hub_killed_at_any_write_reaches_the_same_end_state_of_a_gang(tmp_path: Path) -> None:
     async with federation(tmp_path) as three:
         for cost, (name, site) in enumerate(three.members.items()):
             await site.node("n1", "64")
@@ -79,7 +79,7 @@ async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path) -> None:
         await three.start_hub()
         three.net.writes.clear()
         expected = await lived(three, "calm")
-        # (Of what is told of the member clusters there is one write more or less.)
+        # (The number of status writes about member clusters varies by one.)
         count = sum("memberclusters" not in write for write in three.net.writes)
         assert count > 20
         await three.kill_hub()
@@ -90,7 +90,7 @@ async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path) -> None:
             try:
                 await watched(three, life)
                 if not three.net.dead.is_set() and not killing.done():
-                    # (On a busy machine several news are told in one write.)
+                    # (A busy machine publishes several changes in one write.)
                     assert number > 20, f"{number} writes; {count} in a calm life"
                     break
                 await killing
@@ -107,5 +107,5 @@ async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path) -> None:
 
 
 def renamed(expected: Json, name: str) -> Json:
-    """What is expected of a gang of another name."""
+    """Return the expected state for a gang of another name."""
     return {**expected, "north": [each.replace("calm", name) for each in expected["north"]]}

@@ -1,4 +1,4 @@
-"""Copies of jobs are suspended, and marked down to their pods; what members answer becomes a status that fits."""
+"""Copies of jobs are suspended, and marked down to their pods; answers of members become a valid status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def copied(kind: JobKind, job: Json) -> Json:
 
 
 def refused(old: Json, status: Json) -> list[FieldError]:
-    """What an API server says to this status of a job of the hub."""
+    """Return the API server's objections to this status of a job of the hub."""
     errors: list[FieldError] = []
     check_job_status(errors, {**old, "status": status}, old)
     return errors
@@ -107,7 +107,7 @@ def test_every_kind_is_gated_and_marked_in_all_its_pods(name: str) -> None:
     assert str(made["spec"]).count("phalanx.dev/dispatch-uid") == str(spec).count("containers")
 
 
-def test_who_is_not_left_to_the_hub_is_told_what_to_do() -> None:
+def test_job_not_managed_by_the_hub_gets_the_fix_in_its_message() -> None:
     meant = {"annotations": {"phalanx.dev/dispatch": "true"}}
     assert refusal(JOB, at_the_hub(a_job("t", managed_by=None))) == ""
     assert "write spec.managedBy: phalanx.dev/hub" in refusal(JOB, at_the_hub(a_job("t", managed_by=None, **meant)))
@@ -131,7 +131,7 @@ def test_a_status_is_taken_by_an_api_server_and_writing_it_again_changes_nothing
     assert not has_news(JOB, {"status": COMPLETE}, at_the_hub(a_job("train"), **status), None)
 
 
-def test_a_job_that_starts_anew_elsewhere_keeps_its_first_start_and_loses_no_count() -> None:
+def test_job_restarted_elsewhere_preserves_its_first_start_and_its_counts() -> None:
     job = a_job("train")
     job["spec"] |= {"completionMode": "NonIndexed"}
     origin = at_the_hub(job, startTime="2026-11-23T09:00:00Z", succeeded=1, failed=1, active=1)
@@ -139,7 +139,7 @@ def test_a_job_that_starts_anew_elsewhere_keeps_its_first_start_and_loses_no_cou
     status = mirrored_status(JOB, {"status": elsewhere}, origin)
     assert refused(origin, status) == []
     assert (status["startTime"], status["succeeded"], status["failed"]) == ("2026-11-23T09:00:00Z", 1, 1)
-    # What announces an end waits for it: a copy that is taken back would have said it for ever.
+    # Conditions that announce an end wait for it: a recalled copy would announce it permanently.
     failing = {**elsewhere, "conditions": true("FailureTarget")}
     assert mirrored_status(JOB, {"status": failing}, origin)["conditions"] == []
 
@@ -162,7 +162,7 @@ def test_a_job_that_starts_anew_elsewhere_keeps_its_first_start_and_loses_no_cou
         {"conditions": {"type": "Complete"}, "startTime": {}},
     ],
 )
-def test_whatever_a_member_answers_becomes_a_status_that_is_taken(answer: Json) -> None:
+def test_any_answer_of_a_member_becomes_a_valid_status(answer: Json) -> None:
     for before in ({}, {"startTime": "2026-11-23T09:00:00Z", "failed": 1}):
         origin = at_the_hub(a_job("train"), **before)
         status = mirrored_status(JOB, {"status": answer}, origin)
@@ -172,7 +172,7 @@ def test_whatever_a_member_answers_becomes_a_status_that_is_taken(answer: Json) 
         assert not has_news(JOB, {"status": answer}, again, None)
 
 
-def test_a_status_without_measure_is_cut_to_what_says_how_it_ended() -> None:
+def test_oversized_status_is_cut_to_the_result() -> None:
     huge = {"conditions": true("Completed"), "note": "x" * 2**20}
     status = mirrored_status(JOB_SET, {"status": huge}, at_the_hub(a_job_set("s")))
     assert [each["type"] for each in status["conditions"]] == ["Completed"]
@@ -180,7 +180,7 @@ def test_a_status_without_measure_is_cut_to_what_says_how_it_ended() -> None:
 
 
 @pytest.mark.parametrize("name", [kind.name for kind in JOB_KINDS])
-def test_a_job_whose_copy_is_gone_has_failed(name: str) -> None:
+def test_job_whose_copy_was_deleted_has_failed(name: str) -> None:
     kind = kind_of(name)
     origin = at_the_hub(a_job("train") if kind is JOB else {"metadata": {"name": "train"}, "spec": {}})
     status = lost_status(kind, origin, "its copy in west is gone")

@@ -23,7 +23,7 @@ ENDS = {JOB: "Complete", JOB_SET: "Completed"}
 
 
 async def lived(three: Federation, kind: JobKind, name: str) -> Json:
-    """A job is sent somewhere, taken back, sent elsewhere, and ends; what is left of it."""
+    """Send a job, recall it, send it to another cluster, and end it; return its state at the hub."""
     await submit(three, kind, (a_job if kind is JOB else a_job_set)(name))
     east, north = three.members["east"], three.members["north"]
     await until_running(east, name)
@@ -35,7 +35,7 @@ async def lived(three: Federation, kind: JobKind, name: str) -> Json:
     )
 
     async def told_to_end() -> bool:
-        """Its kubelet ends what was running."""
+        """End the running pods as their kubelet would."""
         for pod in await pods_of(east, name):
             if pod["metadata"].get("deletionTimestamp") and pod["status"].get("phase") == "Running":
                 with contextlib.suppress(ApiError):
@@ -71,7 +71,7 @@ async def watched(three: Federation, kind: JobKind, name: str, life: asyncio.Tas
 
 
 @pytest.mark.parametrize("kind", [JOB, JOB_SET], ids=["Job", "JobSet"])
-async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path, kind: JobKind) -> None:
+async def test_hub_killed_at_any_write_reaches_the_same_end_state_of_a_job(tmp_path: Path, kind: JobKind) -> None:
     async with clusters(tmp_path) as three:
         await three.start_hub()
         three.net.writes.clear()
@@ -86,7 +86,7 @@ async def test_killed_at_any_write_the_end_is_the_same(tmp_path: Path, kind: Job
             try:
                 found = await watched(three, kind, name, life)
                 if not three.net.dead.is_set() and not killing.done():
-                    # (On a busy machine several news are told in one write.)
+                    # (A busy machine publishes several changes in one write.)
                     assert number > 10, f"{number} writes; {count} in a calm life"
                     break
                 await killing

@@ -1,4 +1,4 @@
-"""Jobs that are left to the hub: one cluster runs each, and the job at the hub tells what becomes of it."""
+"""Jobs managed by the hub: one cluster runs each, and the job at the hub shows its state."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_job_runs_in_one_cluster_and_its_status_comes_back(tmp_path: Pat
         assert status["succeeded"] == 1
         for name in ("north", "west"):
             assert await get(three.members[name], JOB, "train") is None
-        # What is deleted here is deleted there, also by a hub that was away meanwhile.
+        # A job deleted at the hub is deleted at the member, also by a hub that was down at the deletion.
         await three.kill_hub()
         await three.hub.client.delete(JOB.resource.path(NAMESPACE, "train"), propagation="Background")
         await three.start_hub()
@@ -84,7 +84,7 @@ async def test_a_job_does_not_run_twice_because_its_clusters_server_has_just_sta
         await until(hidden, "the hub has looked for the kind again and again")
         three.net.beginning.clear()
         await three.until_member("east", "True")
-        # The hub sends another job there only when it knows what runs there.
+        # The hub sends the next job there only when it knows the jobs that run there.
         await submit(three, JOB_SET, a_job_set("later"))
         await until_running(east, "later")
         record = await three.record("train")
@@ -102,7 +102,7 @@ async def test_suspension_holds_a_job_where_it_is_and_the_annotation_takes_it_ba
         await submit(three, JOB, a_job("other"))
         east, north = three.members["east"], three.members["north"]
         await until_running(east, "other")
-        # Nobody is asked for one that is suspended.
+        # No cluster is asked about a suspended job.
         assert not await three.record("train")
         await patch(three.hub, JOB, "train", {"spec": {"suspend": False}})
         await until_running(east, "train")
@@ -132,7 +132,7 @@ async def test_suspension_holds_a_job_where_it_is_and_the_annotation_takes_it_ba
         await three.until_record("train", phase="Ended", cluster="north", epoch=2)
 
 
-async def test_a_job_set_goes_whole(tmp_path: Path) -> None:
+async def test_job_set_is_sent_whole(tmp_path: Path) -> None:
     async with clusters(tmp_path) as three:
         await three.start_hub()
         await submit(three, JOB_SET, a_job_set("train"))
@@ -154,7 +154,7 @@ async def test_a_job_set_goes_whole(tmp_path: Path) -> None:
         await three.until_record("train", phase="Ended", cluster="east")
 
 
-async def test_a_copy_that_others_delete_has_failed_and_is_not_run_again(tmp_path: Path) -> None:
+async def test_copy_deleted_by_a_user_has_failed_and_is_not_run_again(tmp_path: Path) -> None:
     async with clusters(tmp_path) as three:
         await three.start_hub()
         await submit(three, JOB, a_job("train"))
@@ -168,7 +168,7 @@ async def test_a_copy_that_others_delete_has_failed_and_is_not_run_again(tmp_pat
         await three.until_empty("east")
 
 
-async def test_a_job_of_the_same_name_is_left_alone_and_what_is_not_left_to_the_hub_is_told_so(
+async def test_foreign_job_of_the_same_name_is_not_changed_and_an_unmanaged_job_gets_a_message(
     tmp_path: Path,
 ) -> None:
     async with clusters(tmp_path) as three:

@@ -1,4 +1,4 @@
-"""Which clusters a placement of Karmada allows, and what is written into a binding."""
+"""Clusters that a placement of Karmada allows, and the patch of a binding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def binding(placement: Json | None = None, **spec: Any) -> Json:
 
 
 def sent(made: Json, answer: Json) -> Json:
-    """As an API server merges a patch."""
+    """Merge a patch as an API server does."""
     notes = {**made["metadata"].get("annotations", {}), **answer["metadata"].get("annotations", {})}
     metadata = {**made["metadata"], "annotations": notes}
     merged = {part: {**made[part], **answer.get(part, {})} for part in ("spec", "status")}
@@ -50,7 +50,7 @@ def test_only_bindings_whose_policy_names_this_scheduler_are_scheduled() -> None
     assert next_step(binding(suspension={"scheduling": True}), CLUSTERS) is Step.LEAVE
 
 
-def test_what_has_a_cluster_stays_until_karmada_evicts_it_or_the_policy_forbids_it() -> None:
+def test_assigned_cluster_stays_until_karmada_evicts_it_or_the_policy_forbids_it() -> None:
     there = sent(binding(), result(binding(), "east", [Candidate("east", 5)], ""))
     assert next_step(there, CLUSTERS) is Step.CONFIRM
     assert next_step(there, {"west": CLUSTERS["west"]}) is Step.CHOOSE
@@ -78,7 +78,7 @@ def test_a_result_is_written_once_and_follows_the_number_of_replicas() -> None:
     assert result(components, "east", [], "")["spec"]["clusters"] == [{"name": "east"}]
 
 
-def test_what_divides_or_spreads_a_gang_is_refused_by_a_sentence() -> None:
+def test_placement_that_divides_or_spreads_a_gang_is_refused_with_a_message() -> None:
     assert "divides replicas" in refusal(binding({"replicaScheduling": {}})["spec"])
     assert "divides replicas" in refusal(
         binding({"replicaScheduling": {"replicaSchedulingType": "Divided"}})["spec"]

@@ -28,7 +28,7 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
 def definition(resource: Resource) -> Json:
-    """As much of one of Karmada's definitions as matters here."""
+    """Return the relevant part of one of Karmada's definitions."""
     anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": resource.version,
@@ -53,7 +53,9 @@ def definition(resource: Resource) -> Json:
 
 
 class _Proxied:
-    """The aggregated API's `clusters/{name}/proxy`: a request goes on to the cluster, as somebody whom it knows."""
+    """The aggregated API's `clusters/{name}/proxy`: it forwards a request to the cluster, as a user known
+    there.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -122,7 +124,7 @@ class Karmada:
     async def submit(
         self, name: str, cpu: str = "1", scheduler: str = "phalanx", placement: Json | None = None
     ) -> None:
-        """A Job, and what Karmada's detector makes of it and its policy."""
+        """Create a Job, and the objects that Karmada's detector derives from it and its policy."""
         container = {"name": "main", "image": "train", "resources": {"requests": {"cpu": cpu}}}
         pod = {"schedulerName": "phalanx", "restartPolicy": "Never", "containers": [container]}
         spec = {"completionMode": "Indexed", "parallelism": 2, "completions": 2, "template": {"spec": pod}}
@@ -187,7 +189,7 @@ async def karmada(folder: Path) -> AsyncIterator[Karmada]:
         yield made
 
 
-async def test_a_job_goes_whole_to_the_cluster_that_starts_it_first_and_foreign_bindings_are_left_alone(
+async def test_job_is_sent_whole_to_the_cluster_with_the_earliest_start_and_foreign_bindings_are_unchanged(
     tmp_path: Path,
 ) -> None:
     async with karmada(tmp_path) as plane:
@@ -203,7 +205,7 @@ async def test_a_job_goes_whole_to_the_cluster_that_starts_it_first_and_foreign_
             assert "east: not" in found["metadata"]["annotations"]["phalanx.dev/answers"]
             assert found["status"]["conditions"][0]["reason"] == "Success"
             assert "divides replicas" in await plane.until_refused("shared", "Unschedulable")
-            # A second one that would start at once: it goes where there is room besides the first.
+            # A second job that can start at once: it is sent where it fits beside the first.
             await plane.submit("next", "6")
             assert await plane.until_scheduled("next") == "west"
             before = len(plane.net.writes)
@@ -214,7 +216,7 @@ async def test_a_job_goes_whole_to_the_cluster_that_starts_it_first_and_foreign_
         assert await plane.binding("foreign") == foreign
 
 
-async def test_what_was_evicted_from_a_cluster_is_sent_elsewhere(tmp_path: Path) -> None:
+async def test_job_evicted_from_a_cluster_is_sent_to_another(tmp_path: Path) -> None:
     async with karmada(tmp_path) as plane, plane.scheduler():
         await plane.submit("train", "4")
         assert await plane.until_scheduled("train") == "north"
@@ -231,7 +233,7 @@ async def test_what_was_evicted_from_a_cluster_is_sent_elsewhere(tmp_path: Path)
 
 
 @pytest.mark.parametrize("dies_at", [(1, False), (1, True), (2, False), (2, True)])
-async def test_whoever_dies_at_a_write_is_followed_by_one_who_ends_it(
+async def test_successor_finishes_the_job_after_a_crash_at_any_write(
     tmp_path: Path, dies_at: tuple[int, bool]
 ) -> None:
     async with karmada(tmp_path) as plane:
@@ -244,7 +246,7 @@ async def test_whoever_dies_at_a_write_is_followed_by_one_who_ends_it(
             assert await plane.until_scheduled("train") in ("north", "west")
 
 
-async def test_nobody_is_sent_where_it_would_never_start_and_two_replicas_take_turns(tmp_path: Path) -> None:
+async def test_job_is_never_sent_where_it_cannot_start_and_two_replicas_alternate(tmp_path: Path) -> None:
     async with karmada(tmp_path) as plane:
         await plane.submit("huge", "400")
         async with plane.scheduler(leader_elect=True), plane.scheduler(leader_elect=True):

@@ -50,7 +50,7 @@ def test_a_server_and_a_token_are_all_that_is_needed() -> None:
         ("server", {"server": ["https://west.example"]}, {}),
     ],
 )
-def test_what_is_refused_is_named(field: str, cluster: Json, user: Json) -> None:
+def test_refused_field_is_named(field: str, cluster: Json, user: Json) -> None:
     with pytest.raises(ConfigError, match=f"Secret hub/west: .*{field}.* is refused"):
         cluster_config(secret(kubeconfig(cluster, user)), "Secret hub/west")
 
@@ -84,6 +84,6 @@ def test_entries_that_are_not_used_are_judged_as_well() -> None:
         secret(kubeconfig({}, {"client-certificate-data": "QQ=="})),
     ],
 )
-def test_whatever_a_secret_holds_it_is_a_mistake_of_that_secret(malformed: Json) -> None:
+def test_any_content_of_a_secret_is_a_mistake_of_that_secret_only(malformed: Json) -> None:
     with pytest.raises(ConfigError, match="Secret hub/west"):
         cluster_config(malformed, "Secret hub/west")

@@ -1,4 +1,4 @@
-"""Whose turn it is, over all member clusters, and who is at a limit."""
+"""Order of queues over all member clusters, and their limits."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def order(ledger: ClusterLedger, *gangs: WaitingGang) -> list[str]:
 
 
 def clusters(**held: int) -> list[ClusterAccount]:
-    """Two of 32 GPUs; what each queue holds is in the second, where others than the hub sent it."""
+    """Two clusters of 32 GPUs; all usage of each queue is in the second, outside the hub's control."""
     return [
         ClusterAccount({GPU: 32}, {}),
         ClusterAccount({GPU: 32}, {name: {GPU: amount} for name, amount in held.items()}),
     ]
 
 
-def test_the_queue_with_the_smallest_share_by_its_weight_goes_first_wherever_it_holds_what_it_has() -> None:
+def test_queue_with_the_smallest_weighted_share_is_first_wherever_its_usage_is() -> None:
     queues = {"a": queue("a", weight=1), "b": queue("b", weight=4)}
     ledger = ClusterLedger(clusters(a=4, b=8), queues)
     assert order(ledger, gang("a1", "a", 4), gang("b1", "b", 4)) == ["b1", "a1"]
@@ -38,7 +38,7 @@ def test_the_queue_with_the_smallest_share_by_its_weight_goes_first_wherever_it_
     assert ledger.share("b") == (8 + 4) / 64 / 4
 
 
-def test_what_has_had_its_turn_counts_at_the_next() -> None:
+def test_gang_already_sent_counts_at_the_next_choice() -> None:
     queues = {"a": queue("a"), "b": queue("b")}
     gangs = [gang(f"a{n}", "a", 4, n) for n in range(3)] + [gang(f"b{n}", "b", 4, n) for n in range(3)]
     assert order(ClusterLedger(clusters(), queues), *gangs) == ["a0", "b0", "a1", "b1", "a2", "b2"]
@@ -49,12 +49,12 @@ def test_in_a_queue_the_highest_priority_comes_first_and_then_the_oldest() -> No
     assert order(ClusterLedger(clusters(), {}), *gangs) == ["urgent", "old", "young"]
 
 
-def test_a_queue_below_its_guarantee_comes_before_all_others() -> None:
+def test_queue_below_its_guarantee_precedes_all_other_queues() -> None:
     queues = {"a": queue("a"), "b": queue("b", guarantee=((GPU, 32),))}
     assert order(ClusterLedger(clusters(b=16), queues), gang("a1", "a", 4), gang("b1", "b", 4)) == ["b1", "a1"]
 
 
-def test_a_ceiling_holds_over_all_clusters_and_those_above_hold_too() -> None:
+def test_limit_applies_over_all_clusters_and_so_do_limits_of_parents() -> None:
     queues = {
         "top": queue("top", capability=((GPU, 12),)),
         "a": queue("a", "top", capability=((GPU, 100),)),

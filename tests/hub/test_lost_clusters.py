@@ -51,14 +51,14 @@ async def test_under_wait_nothing_moves_while_the_cluster_is_cut_off(three: Fede
     await three.gang("other")
     await three.until_bound("north", "other-0", "other-1")
     assert await three.startable() == {"train": {"east"}, "other": {"north"}}
-    # Its end is told when it can be heard again.
+    # Its end is published when the cluster is reachable again.
     await three.members["east"].phase("Succeeded", *PODS)
     three.net.cut.clear()
     await three.until_phase("Succeeded", *PODS)
     assert (await three.until_record(phase="Ended"))["epoch"] == 1
 
 
-async def test_under_rerun_it_goes_on_elsewhere_and_the_old_copies_are_cleared_away(three: Federation) -> None:
+async def test_rerun_sends_the_gang_elsewhere_and_deletes_the_old_copies(three: Federation) -> None:
     await running_in_east(three, when_lost="Rerun", rerun_after="1s")
     three.net.cut.add(three.members["east"].server.url)
     await three.until_bound("north", *PODS)
@@ -111,7 +111,7 @@ async def test_a_deletion_and_a_suspension_reach_a_cluster_that_was_away(three: 
     await three.until_bound("east", "other-0", "other-1")
 
 
-async def test_what_a_backup_brings_back_is_cleared_away_before_it_starts(three: Federation) -> None:
+async def test_copies_restored_from_a_backup_are_deleted_before_they_start(three: Federation) -> None:
     """The backup is of the worst moment: the gates were lifted, and nothing had started yet."""
     east = three.members["east"]
     await east.end_scheduler()
@@ -128,7 +128,7 @@ async def test_what_a_backup_brings_back_is_cleared_away_before_it_starts(three:
     await three.annotate("train", suspend=None)
     await three.until_bound("north", *PODS)
     await three.members["north"].phase("Running", *PODS)
-    # The hub is away while the cluster comes back with its scheduler: nobody but the lease holds the copies.
+    # The hub is down while the cluster returns with its scheduler: only the lease holds the copies.
     await three.kill_hub()
     await east.restore(backup)
     await east.start_scheduler()

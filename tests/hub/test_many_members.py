@@ -1,4 +1,4 @@
-"""Ledger, choice and protocol over many simulated clusters: each gang runs once, and no later than it was told."""
+"""Ledger, choice and protocol over many simulated clusters: each gang runs once, and no later than promised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_every_gang_runs_once_and_starts_no_later_than_promised(seed: int) -> No
         assert gang.record.phase is Phase.ENDED
         assert [name for name, _ in gang.starts] == [gang.record.status.cluster]
         assert gang.record.status.epoch == 1
-    # (A member looks once in each round, at what is over and at what was sent.)
+    # (In each round a member looks once for ended and for newly sent gangs.)
     assert max(simulation.slipped()) <= 3 * ROUND
     assert len({gang.record.status.cluster for gang in simulation.gangs.values()}) == 5
 

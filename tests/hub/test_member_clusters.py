@@ -1,4 +1,4 @@
-"""What is told of a member cluster: what it has, and until when it can be reached."""
+"""Facts about a member cluster: its capacity, and the end of its credentials."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class TestCredentials:
         assert credential_life(secret(token=token(iat=1000, exp=9000)), "s") == CredentialLife(1000, 9000)
 
     @pytest.mark.parametrize("text", ["", "opaque", "a.b", "a.!.c", "e30.W10.x", token(exp="soon"), token(exp=-1)])
-    def test_what_says_nothing_of_the_kind_does_not_end(self, text: str) -> None:
+    def test_credentials_without_an_expiry_do_not_end(self, text: str) -> None:
         assert credential_life(secret(token=text), "s").ends == 0
 
     def test_a_kubeconfig_that_cannot_be_read_does_not_end(self) -> None:
         assert credential_life({"data": {"kubeconfig": "?"}}, "s") == CredentialLife()
         assert credential_life({}, "s") == CredentialLife()
 
-    def test_it_ends_soon_a_day_before_or_in_the_last_quarter_of_a_shorter_life(self) -> None:
+    def test_credentials_end_soon_a_day_before_expiry_or_in_the_last_quarter_of_a_shorter_life(self) -> None:
         month = CredentialLife(begins=1, ends=1 + 30 * DAY)
         assert not month.ends_soon(month.ends - DAY - 1)
         assert month.ends_soon(month.ends - DAY)
@@ -61,7 +61,7 @@ async def one(tmp_path: Path) -> AsyncIterator[Federation]:
 
 @pytest.mark.e2e
 @pytest.mark.asyncio
-async def test_a_member_says_what_it_has_and_how_much_was_used(one: Federation) -> None:
+async def test_member_reports_its_capacity_and_usage(one: Federation) -> None:
     east = one.members["east"]
     await east.node("n1", "8")
     await east.node("n2", "4500m")

@@ -1,4 +1,4 @@
-"""Which clusters MultiKueue is to try for a Workload, and how that is written beside Kueue."""
+"""Clusters that MultiKueue shall try for a Workload, and the patch that nominates them beside Kueue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def workload(
     }
 
 
-def test_only_what_kueue_waits_for_is_nominated() -> None:
+def test_only_a_workload_that_waits_for_kueue_is_nominated() -> None:
     assert open_check(workload(), CHECKS) == "many"
     assert open_check(workload(provision="Ready"), CHECKS) == "many"
     for not_yet in (
@@ -52,7 +52,7 @@ def test_only_what_kueue_waits_for_is_nominated() -> None:
     assert open_check(workload(), {}) == ""
 
 
-def test_the_clusters_are_those_of_the_check() -> None:
+def test_nominated_clusters_are_those_of_the_check() -> None:
     configs: dict[str, Json] = {"three": {"spec": {"clusters": ["east", "west"]}}}
     assert clusters_of(CHECKS["many"], configs) == ("east", "west")
     assert clusters_of(CHECKS["many"], {}) == ()
@@ -63,12 +63,12 @@ def test_the_earliest_is_tried_first_and_one_more_in_each_round() -> None:
     first = next_round((), [east, west], NOW)
     assert (first.names, first.wait) == (("west",), ROUND_SECONDS)
     second = next_round(first.names, [east], NOW)
-    # Nobody else is tried before it could have started.
+    # No other cluster is tried before the first one had time to start it.
     assert (second.names, second.wait) == (("west", "east"), 900 + ROUND_SECONDS)
     assert next_round(second.names, [], NOW).names == second.names
 
 
-def test_who_cannot_say_is_tried_only_where_nobody_can_and_who_never_starts_it_is_not() -> None:
+def test_cluster_without_a_forecast_is_tried_only_where_no_cluster_has_one_and_hopeless_ones_never() -> None:
     never, mute = Candidate("east", never=True, message="no node has 8 GPUs"), Candidate("north", message="is slow")
     assert next_round((), [never, mute, Candidate("west", NOW + 9999)], NOW).names == ("west",)
     assert next_round((), [never, mute, Candidate("west")], NOW).names == ("north", "west")
@@ -86,8 +86,8 @@ def test_a_workload_is_asked_about_as_a_gang() -> None:
     assert question(huge) == []
 
 
-def test_what_kueue_has_applied_is_applied_again_beside_the_names() -> None:
-    """Applying fewer fields in the name of a manager takes the others away."""
+def test_fields_applied_by_kueue_are_applied_again_with_the_nominations() -> None:
+    """Server-side apply of fewer fields by one manager removes the missing ones."""
     found = workload(accumulatedPastExecutionTimeSeconds=7, admission={"clusterQueue": "q"})
     fields = {
         "f:admission": {".": {}, "f:clusterQueue": {}},

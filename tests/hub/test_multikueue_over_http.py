@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio, pytest.mar
 
 
 def definition(resource: Resource) -> Json:
-    """As much of one of Kueue's definitions as is read here, with its rule of names and the cluster."""
+    """Return the relevant part of one of Kueue's definitions, with its rule on names and cluster."""
     anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     conditions = {
         "type": "array",
@@ -105,7 +105,7 @@ def made(resource: Resource, name: str, spec: Json) -> Json:
 
 
 async def submit(three: Federation, name: str, cpu: str) -> None:
-    """What Kueue makes of a job, and its word that it waits for a nomination."""
+    """Create Kueue's objects of a job, with the state that waits for a nomination."""
     container = {"name": "main", "image": "train", "resources": {"requests": {"cpu": cpu}}}
     pods = [{"name": "main", "count": 2, "template": {"spec": {"containers": [container]}}}]
     await three.hub.client.create(WORKLOADS.path(NAMESPACE), made(WORKLOADS, name, {"podSets": pods}))
@@ -113,7 +113,7 @@ async def submit(three: Federation, name: str, cpu: str) -> None:
 
 
 async def applied(three: Federation, name: str, status: Json) -> Json:
-    """As Kueue writes: by server-side apply, in the name of its manager."""
+    """Write as Kueue does: by server-side apply as its manager."""
     checks = [{"name": "many", "state": "Pending"}]
     document = {**made(WORKLOADS, name, {}), "status": {"admissionChecks": checks, **status}}
     document.pop("spec")
@@ -137,18 +137,18 @@ async def test_the_cluster_that_starts_it_first_is_nominated_and_kueue_takes_it_
         async def names() -> Any:
             return ((await workload(three, "train")).get("status") or {}).get("nominatedClusterNames")
 
-        # East has no room for it, ever; of the others the first by name.
+        # East never has room for it; the first of the remaining clusters by name is chosen.
         assert await until(names, "train is nominated", await workload(three, "train")) == ["north"]
         status = (await workload(three, "train"))["status"]
         assert status["admissionChecks"] == [{"name": "many", "state": "Pending"}]
         assert status["conditions"][0]["type"] == "QuotaReserved"
-        # Kueue has chosen: it leaves the nominations out of what it applies, and they are gone.
+        # Kueue has chosen: its apply omits the nominations, which removes them.
         reserved = [{"type": "QuotaReserved", "status": "True"}]
         answer = await applied(three, "train", {"conditions": reserved, "clusterName": "north"})
         assert "nominatedClusterNames" not in answer["status"]
 
 
-async def test_nobody_is_nominated_where_it_would_never_start_and_an_event_says_why(tmp_path: Path) -> None:
+async def test_cluster_where_the_job_can_never_start_is_not_nominated_and_an_event_says_why(tmp_path: Path) -> None:
     async with manager(tmp_path) as three:
         await submit(three, "huge", "400")
 

@@ -1,4 +1,4 @@
-"""Never two running copies under Wait, never a lost result: whatever is lost, late, cut off or restored."""
+"""Never two running copies under Wait, never a lost result, under any loss, delay, partition or restore."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_under_wait_no_two_clusters_ever_run_one_gang(block: int) -> None:
 
 
 @pytest.mark.thorough
-def test_a_gang_that_is_recalled_all_the_time_runs_in_one_cluster_at_most_and_what_runs_is_not_recalled() -> None:
+def test_gang_that_is_recalled_repeatedly_runs_in_one_cluster_at_most_and_is_not_recalled_while_it_runs() -> None:
     moved = refused = 0
     for seed in range(5000, 5000 + examples(300)):
         world = played(seed, LostPolicy.WAIT, spills=0.3)
@@ -54,7 +54,7 @@ def test_a_gang_that_is_recalled_all_the_time_runs_in_one_cluster_at_most_and_wh
 
 
 @pytest.mark.thorough
-def test_when_nobody_recalls_a_gang_any_more_it_ends_where_it_is() -> None:
+def test_gang_that_is_no_longer_recalled_ends_in_its_cluster() -> None:
     for seed in range(6000, 6000 + examples(100)):
         world = played(seed, LostPolicy.WAIT, 150, spills=0.5)
         world.settle(300)
@@ -98,7 +98,7 @@ def test_when_all_is_well_again_everything_ends_once_and_nothing_is_left_over(po
 
 
 @pytest.mark.thorough
-def test_an_end_that_a_cluster_saw_is_told_at_the_hub() -> None:
+def test_end_seen_by_a_cluster_is_published_at_the_hub() -> None:
     seen = 0
     for seed in range(2000, 2000 + examples(120)):
         world = played(seed, LostPolicy.WAIT, 150, hubs=1)

@@ -1,4 +1,4 @@
-"""Questions to clusters: one at a time to each, and what a late cluster counts as."""
+"""Questions to clusters: one at a time for each, and the result for a late cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang that waits in a cluster goes elsewhere when that is clearly sooner, and stays where it has started."""
+"""A gang that waits in a cluster is moved when another starts it clearly sooner, and never after its start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def moved(own: Candidate, other: Candidate, promised: int = NOW, since: int = NO
     return bool(reason_to_move(waiting, own, [other], NOW))
 
 
-def test_a_start_that_slips_within_what_is_tolerated_moves_nobody() -> None:
+def test_start_that_slips_within_the_tolerance_moves_no_gang() -> None:
     assert not moved(Candidate("east", NOW + 599), Candidate("west", NOW))
 
 
@@ -39,7 +39,7 @@ def test_a_cluster_that_would_never_start_it_any_more_is_left() -> None:
     assert not moved(Candidate("east", never=True), Candidate("west", never=True))
 
 
-def test_who_cannot_say_is_believed() -> None:
+def test_gang_is_not_moved_without_forecasts_of_both_clusters() -> None:
     assert not moved(Candidate("east"), Candidate("west", NOW))
     assert not moved(Candidate("east", never=True), Candidate("west"))
 
@@ -51,7 +51,7 @@ def test_each_move_makes_the_next_one_harder_and_later() -> None:
     assert not moved(own, other, since=NOW - 599)
 
 
-def test_the_reason_names_what_was_promised_and_what_is_said_now() -> None:
+def test_reason_names_the_promised_and_the_current_start() -> None:
     waiting = WaitingThere("u", "east", NOW, 0)
     why = reason_to_move(waiting, Candidate("east", never=True), [Candidate("west", NOW + 60)], NOW)
     assert why == (
@@ -68,9 +68,9 @@ async def three(tmp_path: Path) -> AsyncIterator[Federation]:
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.asyncio
-async def test_a_gang_whose_room_never_comes_is_taken_back_and_starts_elsewhere(three: Federation) -> None:
+async def test_gang_without_room_is_recalled_and_starts_elsewhere(three: Federation) -> None:
     east, west = three.members["east"], three.members["west"]
-    await east.end_scheduler()  # so that it does not start what it could
+    await east.end_scheduler()  # the scheduler is stopped so that the gang does not start here
     await east.node("n1", "8")
     await three.join("east")
     await three.join("west", cost=5)
@@ -96,7 +96,7 @@ async def test_a_gang_whose_room_never_comes_is_taken_back_and_starts_elsewhere(
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.asyncio
-async def test_a_gang_that_has_started_stays_whatever_another_cluster_says(three: Federation) -> None:
+async def test_started_gang_stays_for_any_forecast_of_another_cluster(three: Federation) -> None:
     await three.members["east"].node("n1", "8")
     await three.join("east")
     await three.join("west")

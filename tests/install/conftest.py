@@ -13,7 +13,7 @@ from phalanx_local.server import ApiServer
 
 @pytest_asyncio.fixture
 async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
-    """Of an administrator of an empty cluster."""
+    """Return the kubeconfig of an administrator of an empty cluster."""
     server = ApiServer(ServerOptions())
     await server.start()
     path = tmp_path / "kubeconfig"

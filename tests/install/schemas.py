@@ -30,8 +30,9 @@ def validator() -> Path:
 
 
 def validated(path: Path, version: str) -> tuple[list[str], set[str]]:
-    """What is wrong with the objects in a file by the schemas of that version, with no field more than they name;
-    and the kinds that it has no schema of."""
+    """Return the errors of a file's objects by the schemas of that version, unknown fields included, and the
+    kinds without a schema.
+    """
     command = [str(validator()), "--kubernetes-version", version, "--strict", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     told = (done.stdout + done.stderr).splitlines()

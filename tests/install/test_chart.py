@@ -60,7 +60,7 @@ EVERYTHING = [
 ]
 
 
-def test_what_is_made_from_the_code_is_what_the_code_says() -> None:
+def test_generated_parts_of_the_chart_equal_the_code() -> None:
     """Else: python -m charts.generate --helm PATH."""
     for path, text in files().items():
         assert path.read_text("utf-8") == text, path.name
@@ -77,7 +77,7 @@ def test_every_part_runs_as_the_account_that_has_its_rights() -> None:
 
 
 @MAJORS
-async def test_only_who_switches_orders_on_lets_the_page_act_for_its_viewers(major: str) -> None:
+async def test_page_may_act_for_its_viewers_only_with_writes_enabled(major: str) -> None:
     async def documents(*flags: str) -> list[dict[str, Any]]:
         text = await run(major, "template", "phalanx", CHART, "--set=dashboard.enabled=true", *flags)
         return [each for each in yaml.safe_load_all(text) if each]
@@ -131,11 +131,11 @@ def test_no_right_is_a_wildcard() -> None:
             assert not any("*" in rule.get(field, ()) for field in ("verbs", "resources", "apiGroups")), rule
 
 
-def test_the_plain_manifests_are_what_kustomize_takes() -> None:
+def test_plain_manifests_equal_the_output_of_kustomize() -> None:
     made = subprocess.run(["kubectl", "kustomize", str(ROOT / "deploy")], capture_output=True, check=True)
     kinds = [each["kind"] for each in yaml.safe_load_all(made.stdout)]
     assert kinds.count("Deployment") == 2
-    assert kinds.count("CustomResourceDefinition") == 2  # our own: others might be somebody else's
+    assert kinds.count("CustomResourceDefinition") == 2  # our own: a foreign object stays
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ class TestTemplates:
             assert container["env"] == [{"name": "PHALANX_ACCOUNTING_DATABASE", "valueFrom": {"secretKeyRef": key}}]
             assert container["image"] == "registry.example/phalanx-accounts:1"
 
-    async def test_of_two_policies_none_is_chosen_silently(self, major: str) -> None:
+    async def test_two_given_policies_are_an_error(self, major: str) -> None:
         both = ("--set=policy=actions: allocate", "--set=existingPolicy=mine")
         told = await run(major, "template", "x", CHART, *both, fails=True)
         assert "policy and existingPolicy: one policy holds" in told
@@ -246,13 +246,13 @@ class TestTemplates:
         page = ("--set=dashboard.enabled=true", "--set=dashboard.accounts=true")
         assert "existingSecret" in await run(major, "template", "x", CHART, *page, fails=True)
 
-    async def test_one_replica_has_neither_a_lease_nor_a_budget(self, major: str) -> None:
+    async def test_single_replica_has_neither_a_lease_nor_a_budget(self, major: str) -> None:
         made = await _rendered(major, "--set=scheduler.replicas=1", "--set=scheduler.leaseName=turns")
         (scheduler,) = [
             each for each in made if (each["kind"], each["metadata"]["name"]) == ("Deployment", "phalanx-scheduler")
         ]
         arguments = scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
-        # One that is told of a lease, and not to take it, does not start.
+        # A replica with a lease name and without leader election does not start.
         assert not {"--leader-elect", "--lease-name=turns"} & set(arguments)
         budgets = {each["metadata"]["name"] for each in made if each["kind"] == "PodDisruptionBudget"}
         assert budgets == {"phalanx-controllers"}
@@ -262,7 +262,8 @@ class TestTemplates:
         self, major: str, names: tuple[str, ...]
     ) -> None:
         made = await _rendered(major, f"--set=schedulerNames={{{','.join(names)}}}")
-        # (The roles of people are shared by all releases, and name what a scheduler of the usual name writes.)
+        # (The roles of people are shared by all releases, and name the records of a scheduler of the default
+        # name.)
         own = [each for each in made if each["metadata"]["name"] not in PEOPLE]
         told = {name for each in own for rule in each.get("rules", ()) for name in rule.get("resourceNames", ())}
         assert default_lease(names) in told
@@ -280,7 +281,7 @@ class TestTemplates:
         assert "turns" in told
         assert "phalanx-scheduler" not in told
 
-    async def test_every_part_that_asks_whose_pods_are_ours_knows_all_schedulers(self, major: str) -> None:
+    async def test_every_part_that_selects_pods_knows_all_scheduler_names(self, major: str) -> None:
         made = await _rendered(major, *EVERYTHING)
         for part in ("scheduler", "controllers", "webhook", "dashboard", "accounting"):
             (container,) = _named(made, "Deployment", f"phalanx-{part}")["spec"]["template"]["spec"]["containers"]
@@ -302,7 +303,7 @@ class TestTemplates:
         assert "aggregate-to" not in text
         assert "phalanx-viewer" not in str(await _rendered(major, "--set=rbac.people=false"))
 
-    async def test_whoever_reads_secured_metrics_is_told_whom_to_trust(self, major: str) -> None:
+    async def test_reader_of_secured_metrics_gets_the_certificate_to_trust(self, major: str) -> None:
         made = await _rendered(
             major,
             "--set=metrics.secure.enabled=true,metrics.secure.secretName=theirs,metrics.serviceMonitor=true",
@@ -341,7 +342,7 @@ def _named(made: list[Any], kind: str, name: str) -> Any:
 @pytest.mark.e2e
 @MAJORS
 class TestInstalled:
-    async def test_it_schedules_with_the_rights_and_arguments_that_the_chart_gives(
+    async def test_chart_scheduler_works_with_its_rights_and_arguments(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
         await self._definitions(major, kubeconfig, tmp_path)
@@ -367,7 +368,7 @@ class TestInstalled:
             finally:
                 assert await process.end() == 0
 
-    async def test_secured_metrics_are_for_those_who_may_over_a_certificate_that_outlives_upgrades(
+    async def test_secured_metrics_require_a_right_and_their_certificate_outlives_upgrades(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
         await self._definitions(major, kubeconfig, tmp_path)
@@ -407,9 +408,7 @@ class TestInstalled:
             finally:
                 assert await process.end() == 0
 
-    async def test_a_viewer_may_ask_why_and_who_has_what(
-        self, major: str, kubeconfig: Path, tmp_path: Path
-    ) -> None:
+    async def test_viewer_role_may_run_why_and_queue(self, major: str, kubeconfig: Path, tmp_path: Path) -> None:
         await self._definitions(major, kubeconfig, tmp_path)
         await self._helm(major, kubeconfig, "install")
         async with KubeClient(load_config(str(kubeconfig))) as client:
@@ -429,7 +428,7 @@ class TestInstalled:
             unread = [line for line in process.output.splitlines() if "not read" in line]
             assert all("configmap" in line for line in unread), unread
 
-    async def test_an_upgrade_changes_what_was_asked_and_definitions_outlive_the_release(
+    async def test_upgrade_changes_only_the_requested_values_and_definitions_outlive_the_release(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
         await self._definitions(major, kubeconfig, tmp_path)
@@ -443,7 +442,7 @@ class TestInstalled:
             deployment = await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
             arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
             assert "--concurrency=7" in arguments
-            # What is signed with the keys must be believed after an upgrade.
+            # Signatures of these keys must stay valid after an upgrade.
             assert (await client.get(secret))["data"] == {"keys": "c2VjcmV0"}
             definitions = len((await client.get(DEFINITIONS.path()))["items"])
             told = await run(
@@ -454,7 +453,7 @@ class TestInstalled:
             with pytest.raises(ApiError, match="404"):
                 await client.get(DEPLOYMENTS.path(NAMESPACE, "phalanx-scheduler"))
 
-    async def test_two_releases_live_side_by_side_and_share_what_people_are_bound_to(
+    async def test_two_releases_coexist_and_share_the_roles_of_people(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
         await self._definitions(major, kubeconfig, tmp_path)
@@ -478,7 +477,7 @@ class TestInstalled:
             left = {each["metadata"]["name"] for each in (await client.get(CLUSTER_ROLES))["items"]}
             assert theirs <= left
             assert not ours & left
-            # What the other one signs with outlives the release that brought it.
+            # The other release's key outlives the release that created it.
             assert (await client.get(secret))["metadata"]["uid"] == kept["metadata"]["uid"]
 
     async def test_a_definition_of_another_project_stays_as_it_is(
@@ -497,7 +496,7 @@ class TestInstalled:
         assert now["spec"]["names"]["shortNames"] == ["theirs"]
         assert now["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "somebody"}
 
-    async def test_the_webhook_is_called_no_more_when_the_release_is_gone(
+    async def test_webhook_is_not_called_after_the_release_is_uninstalled(
         self, major: str, kubeconfig: Path, tmp_path: Path
     ) -> None:
         await self._definitions(major, kubeconfig, tmp_path)
@@ -516,7 +515,9 @@ class TestInstalled:
     async def test_the_webhook_of_an_earlier_revision_is_called_no_more(
         self, major: str, kubeconfig: Path, tmp_path: Path, when: str
     ) -> None:
-        """Whichever way a release came to a revision without it, and when that goes; other releases keep theirs."""
+        """This holds for any path to a revision without the webhook, and for its uninstallation; other releases
+        retain theirs.
+        """
         async with KubeClient(load_config(str(kubeconfig))) as client:
             await client.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             for namespace, left in (("research", {WEBHOOK}), (NAMESPACE, set())):
@@ -539,7 +540,7 @@ class TestInstalled:
     async def _hook(
         self, major: str, kubeconfig: Path, tmp_path: Path, when: str, value: str = "--set=webhook.enabled=true"
     ) -> None:
-        """What the hook's Job does, with its arguments and its rights: nobody runs containers here."""
+        """Play the hook's Job with its arguments and its rights: this cluster runs no containers."""
         made = await _rendered(major, value)
         by_kind = {
             each["kind"]: each
@@ -569,7 +570,7 @@ async def _rendered(major: str, *arguments: str) -> list[dict[str, Any]]:
 
 
 async def _metrics(port: int, authority: Path, token: str) -> int:
-    """The status of an answer, by whom the certificate is trusted as a ServiceMonitor says."""
+    """Return the status of an answer, with the certificate trusted as a ServiceMonitor declares."""
     context = ssl.create_default_context(cafile=str(authority))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (

@@ -1,4 +1,4 @@
-"""The two distributions of this repository: what is in each, and that they install together without an index."""
+"""The two distributions of this repository: their content, and their common installation without an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The container image, where the tools to build it are at hand: small, nobody's root, and it runs."""
+"""The container image, where the tools to build it are installed: it is small, not root, and runs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_is_small(archive: Path) -> None:
+def test_image_is_small(archive: Path) -> None:
     assert archive.stat().st_size < LARGEST
 
 
-def test_it_is_not_root_and_runs_our_command(archive: Path) -> None:
+def test_image_is_not_root_and_runs_our_command(archive: Path) -> None:
     with tarfile.open(archive) as files:
 
         def blob(digest: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What is installed is what the oldest Kubernetes that we name takes, and the newest."""
+"""The installed objects are valid for the oldest Kubernetes that we support, and for the newest."""
 
 from __future__ import annotations
 

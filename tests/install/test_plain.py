@@ -1,4 +1,4 @@
-"""The plain manifests with kubectl, as docs/install.md has it: what is put up, what is left alone, what is left."""
+"""The plain manifests with kubectl, as in docs/install.md: created, preserved, and remaining objects."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_definitions_of_another_project_stay_as_they_are(kubeconfig: Path)
     assert {each["metadata"]["name"] for each in every} < there
 
 
-async def test_what_is_taken_away_leaves_definitions_alone(kubeconfig: Path) -> None:
+async def test_deletion_of_the_manifests_preserves_definitions(kubeconfig: Path) -> None:
     await shell(kubeconfig, FOREIGN)
     code, output = await shell(kubeconfig, OURS)
     assert code == 0, output

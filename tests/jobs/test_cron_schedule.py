@@ -1,4 +1,4 @@
-"""When cron expressions come, in zones whose clocks are changed."""
+"""Times of cron expressions, in zones with clock changes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_day_may_begin_at_one() -> None:
     minute=st.integers(0, 2000),
 )
 @settings(max_examples=150, deadline=None)
-def test_it_is_what_the_clock_on_the_wall_shows(expression: str, zone: str, day: str, minute: int) -> None:
+def test_schedule_follows_the_wall_clock(expression: str, zone: str, day: str, minute: int) -> None:
     """Against a walk through the minutes."""
     where, schedule = ZoneInfo(zone), cron(expression)
     begin = at(f"{day}T00:00:00") + minute * 60
@@ -133,11 +133,11 @@ def test_a_moment_beyond_all_years_is_none() -> None:
     ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 7", "*/0 * * * *", "@often",
      "@every", "@every -5m", "@every 0s", "5-1 * * * *", ", * * * *", "* * * * * *"],
 )  # fmt: skip
-def test_what_is_no_schedule(text: str) -> None:
+def test_invalid_schedule_is_rejected(text: str) -> None:
     assert parse_cron(text) is None
 
 
-def test_a_zone_may_stand_before_the_expression() -> None:
+def test_zone_can_precede_the_expression() -> None:
     assert split_zone("CRON_TZ=Asia/Tokyo 0 6 * * *") == ("Asia/Tokyo", "0 6 * * *")
     assert split_zone(" 0 6 * * *") == (None, "0 6 * * *")
     assert find_zone("Nowhere/Land") is None

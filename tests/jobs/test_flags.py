@@ -28,7 +28,7 @@ def read(*arguments: str) -> tuple[str, int, bool, bool]:
         (("--worker", "--port=1"), ("--port=1", 22, False, True)),
         (("--quick",), ("worker", 22, True, True)),
         (("--quick=1", "--loud=F"), ("worker", 22, True, False)),
-        # What is true or false takes its value after = only; "false" ends the flags.
+        # A boolean flag has its value after = only; "false" ends the flags.
         (("--loud", "false", "--port=1"), ("worker", 22, False, True)),
         (("first", "--port=1"), ("worker", 22, False, True)),
         (("--", "--port=1"), ("worker", 22, False, True)),
@@ -46,7 +46,7 @@ def read(*arguments: str) -> tuple[str, int, bool, bool]:
     ],
     ids=str,
 )
-def test_what_is_read(arguments: tuple[str, ...], values: tuple[str, int, bool, bool]) -> None:
+def test_flags_are_parsed_like_upstream(arguments: tuple[str, ...], values: tuple[str, int, bool, bool]) -> None:
     assert read(*arguments) == values
 
 
@@ -74,7 +74,7 @@ def test_what_is_read(arguments: tuple[str, ...], values: tuple[str, int, bool, 
     ],
     ids=str,
 )
-def test_what_is_refused(arguments: tuple[str, ...], text: str) -> None:
+def test_invalid_flags_are_refused(arguments: tuple[str, ...], text: str) -> None:
     with pytest.raises(JobPluginError) as told:
         read(*arguments)
     assert str(told.value) == (

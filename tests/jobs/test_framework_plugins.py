@@ -214,7 +214,7 @@ def rank(plugins: dict[str, list[str]], name: str = "worker", index: int = 0, **
     return found
 
 
-def test_ranks_of_ascend_devices_go_on_from_masters_to_workers() -> None:
+def test_ranks_of_ascend_devices_continue_from_masters_to_workers() -> None:
     assert [rank({"hcclrank": []}, "master", index) for index in range(2)] == ["0", "1"]
     assert [rank({"hcclrank": []}, "worker", index) for index in range(3)] == ["2", "3", "4"]
     assert rank({"hcclrank": []}, "other") is None

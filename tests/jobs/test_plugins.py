@@ -26,7 +26,7 @@ def wanted(kind: str, **spec: Any) -> DesiredObject:
 # Which plugins
 
 
-def test_they_run_in_an_order_that_is_not_the_users() -> None:
+def test_plugins_run_in_a_fixed_order() -> None:
     every = ("svc", "env", "ssh", "tensorflow", "pytorch", "mpi", "ray", "hcclrank")
     made = job(task("master"), plugins={name: [] for name in reversed(every)})
     assert tuple(plugin.name for plugin in plugins_of(made)) == every
@@ -43,7 +43,7 @@ def test_they_run_in_an_order_that_is_not_the_users() -> None:
         ("env", ["env"]),
     ],
 )
-def test_a_plugin_brings_those_that_it_needs(asked: str, run: list[str]) -> None:
+def test_plugin_adds_the_plugins_that_it_needs(asked: str, run: list[str]) -> None:
     assert [plugin.name for plugin in plugins_of(job(plugins={asked: []}))] == run
 
 
@@ -58,7 +58,7 @@ def test_a_plugin_without_arguments_may_be_null_and_no_plugins_are_none() -> Non
     assert manifests(job(plugins={})) == {}
 
 
-def test_a_plugin_that_nobody_knows_stops_the_job_in_upstreams_words() -> None:
+def test_unknown_plugin_stops_the_job_in_upstreams_words() -> None:
     with pytest.raises(JobPluginError, match=r"^failed to get plugin horovod; expected one of svc, env, ssh, "):
         plugins_of(job(plugins={"svc": [], "horovod": []}))
 
@@ -139,7 +139,7 @@ def test_arguments_of_svc() -> None:
     ("name", "file", "variables"),
     [
         ("ps-main", "ps_main.host", ("VC_PS_MAIN_HOSTS", "VC_PS_MAIN_NUM")),
-        # A definition of somebody else's may let it through.
+        # A foreign definition can accept it.
         ("a.b", "a.b.host", ("VC_A.B_HOSTS", "VC_A.B_NUM")),
     ],
 )
@@ -172,13 +172,13 @@ def test_a_task_without_pods_has_no_hosts() -> None:
 # env
 
 
-def test_env_tells_every_container_its_index() -> None:
+def test_env_plugin_sets_the_index_in_every_container() -> None:
     made = pod(job(task(spec=WITH_INIT), plugins={"env": []}), index=4)
     both = {"VK_TASK_INDEX": "4", "VC_TASK_INDEX": "4"}
     assert [env(made, 0), env(made, 1), env(made, 0, "initContainers")] == [both] * 3
 
 
-def test_what_plugins_set_comes_after_what_the_template_says_and_so_counts() -> None:
+def test_variables_of_plugins_follow_those_of_the_template_and_override_them() -> None:
     spec = {"containers": [{"name": "a", "env": [{"name": "VC_TASK_INDEX", "value": "own"}]}]}
     assert env(pod(job(task(spec=spec), plugins={"env": []})))["VC_TASK_INDEX"] == "0"
 
@@ -283,7 +283,7 @@ def test_a_generated_key_is_one_that_ssh_reads() -> None:
     assert base64.b64decode(body)[18:23] == b"\x00\x00\x01\x01\x00"
 
 
-# What exists
+# Existing objects
 
 
 def test_the_host_files_follow_the_job() -> None:
@@ -304,7 +304,7 @@ def test_the_host_files_follow_the_job() -> None:
     }
 
 
-def test_what_the_api_server_fills_in_is_no_change() -> None:
+def test_defaults_of_the_api_server_are_no_change() -> None:
     service = wanted("Service", plugins={"svc": []})
     existing = service.manifest()
     existing["spec"] |= {"clusterIPs": ["None"], "type": "ClusterIP", "sessionAffinity": "None"}
@@ -314,7 +314,7 @@ def test_what_the_api_server_fills_in_is_no_change() -> None:
     assert service.changed(existing) == {"spec": {"selector": {"app": None, "volcano.sh/job-namespace": "team"}}}
 
 
-def test_objects_of_others_are_told_from_the_jobs_own() -> None:
+def test_foreign_objects_are_distinguished_from_the_jobs_own() -> None:
     service = wanted("Service", plugins={"svc": []})
     own = service.manifest()
     assert service.belongs_to_job(own)

@@ -1,4 +1,4 @@
-"""The PodGroup of a job as Volcano's controller makes it, and what of it follows the job."""
+"""The PodGroup of a job as Volcano's controller creates it, and its fields that follow the job."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_whole_group() -> None:
     }
 
 
-def test_what_kubectl_apply_remembers_of_the_job_is_not_of_the_group() -> None:
+def test_last_applied_annotation_of_the_job_is_not_copied_to_the_group() -> None:
     stated = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
     annotations = desired_pod_group(job(metadata={"annotations": stated}))["metadata"]["annotations"]
     assert annotations == {"a": "b", "phalanx.dev/job-version": "0"}
@@ -125,7 +125,7 @@ def test_the_least_resources_have_the_names_that_quotas_use() -> None:
         "cpu": "2",
         "requests.cpu": "2",
         "limits.cpu": "4",
-        # The API server will take limits for requests where these are missing.
+        # The API server uses limits as requests where these are missing.
         "memory": "2Gi",
         "requests.memory": "2Gi",
         "limits.memory": "2Gi",
@@ -138,7 +138,7 @@ def test_a_job_that_starts_with_fewer_takes_the_tasks_with_the_highest_priority_
     tasks = task("a", 2, asks("1", priority="low")), task("b", 2, asks("10", priority="high"))
     assert cpu_of(job(*tasks, minAvailable=1), low=1, high=2) == "10"
     assert cpu_of(job(*tasks, minAvailable=3), low=1, high=2) == "21"
-    # Classes that nobody knows count nothing: the order of the tasks decides.
+    # Unknown classes do not count: the order of the tasks decides.
     assert cpu_of(job(*tasks, minAvailable=3)) == "12"
 
 
@@ -197,7 +197,7 @@ def test_a_job_that_grows_takes_its_group_along() -> None:
     }
 
 
-def test_tasks_and_resources_that_are_gone_are_taken_out() -> None:
+def test_removed_tasks_and_resources_are_deleted_from_the_group() -> None:
     before, after = job(task("old"), task(spec=asks("1"))), job(task())
     patch = changed(existing(before), desired_pod_group(after))
     assert patch is not None
@@ -211,7 +211,7 @@ def test_the_priority_follows_and_may_be_taken_away() -> None:
     assert changed(high, desired_pod_group(job())) == {"spec": {"priorityClassName": None}}
 
 
-def test_what_others_write_is_theirs() -> None:
+def test_fields_of_other_clients_are_preserved() -> None:
     made = job(metadata={"labels": {"a": "b"}}, networkTopology={"mode": "soft"})
     group = existing(made)
     group["spec"] |= {"queue": "moved", "networkTopology": {"mode": "hard"}}
@@ -220,7 +220,7 @@ def test_what_others_write_is_theirs() -> None:
     assert changed(group, desired_pod_group(made)) is None
 
 
-def test_a_group_that_volcano_made_is_told_which_run_it_is_of() -> None:
+def test_group_created_by_volcano_gets_the_run_of_its_job() -> None:
     made = job(status={"version": 2})
     group = existing(made)
     group["metadata"]["name"] = "train"

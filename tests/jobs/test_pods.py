@@ -41,7 +41,7 @@ def test_the_whole_pod() -> None:
     }
 
 
-def test_the_same_pod_every_time_and_the_template_stays_as_it_is() -> None:
+def test_pod_is_deterministic_and_the_template_is_not_changed() -> None:
     made = job(
         task(spec={"containers": [{"name": "main"}]}), plugins={"svc": [], "ssh": [], "mpi": ["--worker=worker"]}
     )
@@ -50,7 +50,7 @@ def test_the_same_pod_every_time_and_the_template_stays_as_it_is() -> None:
     assert made.spec.tasks[0].template == before
 
 
-def test_a_job_that_names_neither_scheduler_nor_queue() -> None:
+def test_job_without_scheduler_and_queue_gets_the_defaults() -> None:
     made = job()
     assert pod(made)["spec"]["schedulerName"] == "phalanx"
     assert pod(made)["metadata"]["labels"]["volcano.sh/queue-name"] == "default"
@@ -65,7 +65,7 @@ def test_the_template_comes_before_the_job() -> None:
     assert pod(job(priorityClassName="high"))["spec"]["priorityClassName"] == "high"
 
 
-def test_metadata_of_the_template_is_kept_but_for_what_the_job_says() -> None:
+def test_metadata_of_the_template_is_preserved_except_for_the_jobs_own_keys() -> None:
     own = {
         "name": "ignored",
         "labels": {"app": "a", "volcano.sh/task-spec": "liar"},
@@ -166,7 +166,7 @@ def test_a_group_with_the_name_that_volcano_gave_before_1_5() -> None:
     assert old["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "train"
 
 
-def test_pods_tell_for_how_long_their_job_is_said_to_run() -> None:
+def test_pods_carry_the_declared_run_time_of_their_job() -> None:
     made = pod(job(task(), runningEstimate="2h", metadata={"annotations": {"phalanx.dev/max-run-time": "5h"}}))
     notes = made["metadata"]["annotations"]
     assert notes["phalanx.dev/job-running-estimate"] == "2h"

@@ -52,7 +52,7 @@ def test_claims_are_listed_in_the_status() -> None:
     assert volume_resources(made) == {"volume-pvc-data": "data", f"volume-pvc-{fresh}": fresh}
 
 
-def test_a_claim_that_is_missing_is_told_in_upstreams_words() -> None:
+def test_missing_claim_is_reported_in_upstreams_words() -> None:
     assert missing_claim("data") == (
         "pvc data is not found, the job will be in the Pending state until the PVC is created"
     )

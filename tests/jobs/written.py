@@ -58,5 +58,5 @@ def env(made: Json, at: int = 0, kind: str = "containers") -> dict[str, str]:
 
 
 def manifests(made: Job) -> dict[str, Json]:
-    """What the plugins want, by kind and name."""
+    """Return the objects that the plugins create, by kind and name."""
     return {f"{each.kind}/{each.name}": each.manifest() for each in desired_objects(made, lambda: KEY)}

@@ -66,7 +66,9 @@ class Authority:
         return Pair(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
     def server_context(self, directory: Path, *hosts: str, clients: bool = False) -> ssl.SSLContext:
-        """For a server that is called ``hosts``; with ``clients`` it wants certificates of this authority."""
+        """Return the TLS context of a server named `hosts`; with `clients` it requires client certificates of
+        this authority.
+        """
         pair = self.issue("server", hosts=hosts)
         chain = directory / "server.pem"
         chain.write_bytes(pair.key + pair.certificate)

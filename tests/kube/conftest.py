@@ -12,7 +12,7 @@ from .stub_server import StubServer
 
 
 class FakeTime:
-    """A clock that moves only when somebody sleeps, and remembers for how long they wanted to."""
+    """A clock that advances only by sleeps, and records their durations."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""An API server that says what a test wrote down, and breaks in the ways that tests ask for."""
+"""An API server with scripted answers and faults."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def bookmark(version: int) -> JsonObject:
 
 
 class StubServer:
-    """``on`` says how a request is answered: replies are used up in order, the last one stays."""
+    """A server whose `on` registers answers: replies are used in order, and the last one repeats."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context

@@ -40,7 +40,7 @@ async def until_told(caplog: pytest.LogCaptureFixture, words: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_server_of_another_authority_is_told_once_and_waited_for(
+async def test_server_of_an_unknown_authority_is_logged_once_and_awaited(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The authority may be replaced yet: its file is."""
@@ -82,7 +82,7 @@ async def test_a_server_of_another_authority_is_told_once_and_waited_for(
             await asyncio.gather(*running)
 
 
-async def test_it_can_be_stopped_while_it_waits(caplog: pytest.LogCaptureFixture) -> None:
+async def test_wait_for_a_server_can_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
     async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
         service = Service(client)
         running = asyncio.create_task(service.run())

@@ -1,4 +1,4 @@
-"""The client sends what it was told, once, and says clearly what came back."""
+"""The client sends each request once, and describes the answer clearly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("phalanx.kube.http.connections.default_transport", aiohttp_transport)
 
 
-async def test_whoever_asks_is_told_that_the_server_has_too_much_to_do(
+async def test_overloaded_server_reports_throttling_and_an_eviction_budget_does_not(
     server: StubServer, client: KubeClient
 ) -> None:
     told: list[float | None] = []
@@ -164,7 +164,7 @@ class TestErrors:
         with pytest.raises(ApiError, match="302"):
             await client.get(POD)
 
-    async def test_nobody_there_is_told_apart_from_an_answer_lost(self, server: StubServer) -> None:
+    async def test_unreachable_server_and_lost_answer_are_different_errors(self, server: StubServer) -> None:
         async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
             with pytest.raises(Unreachable, match="POST /x"):
                 await client.create("/x", {})
@@ -181,7 +181,7 @@ class TestErrors:
 
 
 class TestDeadConnections:
-    """A kept-alive connection that the server closed: only what may be repeated is repeated."""
+    """A kept-alive connection that the server closed: only idempotent requests are repeated."""
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
     async def test_repeated(self, server: StubServer, client: KubeClient, method: str) -> None:
@@ -217,7 +217,7 @@ class TestDeadConnections:
             await client.get(POD)
         assert len({request.peer for request in server.requests}) == 1
 
-    async def test_no_more_connections_than_allowed(self, server: StubServer) -> None:
+    async def test_open_connections_never_exceed_the_limit(self, server: StubServer) -> None:
         server.on("GET", POD, OK)
         async with KubeClient(ClusterConfig(server.url), max_connections=2) as client:
             await asyncio.gather(*(client.get(POD) for _ in range(10)))
@@ -371,7 +371,7 @@ class TestTls:
             assert await self.ask(server.url, TlsSettings(authority_file=str(ca))) == OK.body
             assert await self.ask(server.url, TlsSettings(insecure=True)) == OK.body
 
-    async def test_who_should_have_signed_a_certificate_is_named(
+    async def test_unknown_certificate_issuer_is_named_in_the_error(
         self, tmp_path: Path, authority: Authority
     ) -> None:
         stranger, file = Authority("stranger").pem, tmp_path / "stranger.pem"
@@ -486,14 +486,14 @@ class TestTls:
                 ca.write_bytes(b"half of a new")
                 fake_time.now += 61
                 with pytest.raises(Unreachable):
-                    await client.get(POD)  # what cannot be loaded does not replace what could
+                    await client.get(POD)  # an unreadable certificate does not replace the working one
                 ca.write_bytes(authority.pem)
                 fake_time.now += 61
                 assert await client.get(POD) == OK.body
 
 
 async def test_a_proxy_is_asked_for_everything() -> None:
-    """A plain HTTP proxy gets the whole URL; that the target does not exist shows that nobody went around it."""
+    """A plain HTTP proxy gets the whole URL; the target does not exist, so only the proxy can answer."""
     async with StubServer() as proxy:
         proxy.on("GET", "http://api.invalid/api/v1/pods", page(1))
         proxy.on("GET", "http://api.invalid/w", Watch((b"{}\n",), "clean"), watch=True)
@@ -503,7 +503,7 @@ async def test_a_proxy_is_asked_for_everything() -> None:
 
 
 class TestFence:
-    """Who may not write any more sends nothing, however far a request had come."""
+    """A client without the fence's permission sends nothing, however far a request was prepared."""
 
     async def test_writes_are_not_sent_and_reads_are(self, server: StubServer, client: KubeClient) -> None:
         server.on("GET", POD, Json(thing("a", 1)))
@@ -520,7 +520,7 @@ class TestFence:
         assert [request.method for request in server.requests] == ["GET"]
 
     @pytest.mark.parametrize("transport", ["own connections"], indirect=True)
-    async def test_it_is_asked_after_the_wait_for_a_connection(self, server: StubServer) -> None:
+    async def test_fence_is_checked_after_the_wait_for_a_connection(self, server: StubServer) -> None:
         """The only connection is busy when the lease runs out."""
         leads = [True]
 

@@ -1,4 +1,4 @@
-"""A kubeconfig means to us what it means to kubectl."""
+"""A kubeconfig has the meaning that kubectl gives it."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class TestFinding:
         other = write(tmp_path / "other", cluster={"server": "https://other"})
         assert load(chosen, KUBECONFIG=other).server == "https://chosen"
 
-    def test_then_the_variable_then_the_home_directory(self, tmp_path: Path) -> None:
+    def test_kubeconfig_variable_precedes_the_home_directory(self, tmp_path: Path) -> None:
         other = write(tmp_path / "other", cluster={"server": "https://other"})
         write(tmp_path / ".kube" / "config", cluster={"server": "https://home"})
         assert load(HOME=str(tmp_path), KUBECONFIG=other).server == "https://other"
         assert load(HOME=str(tmp_path)).server == "https://home"
 
-    def test_then_the_pod_that_we_run_in(self, tmp_path: Path) -> None:
+    def test_service_account_of_the_pod_is_used_without_a_kubeconfig(self, tmp_path: Path) -> None:
         (tmp_path / "token").write_text("secret\n")
         (tmp_path / "namespace").write_text("batch\n")
         (tmp_path / "ca.crt").write_text("")
@@ -320,7 +320,7 @@ class TestErrors:
         with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path / 'c'}: "):
             load(str(tmp_path / "c"))
 
-    def test_a_broken_entry_of_another_context_harms_nobody(self, tmp_path: Path) -> None:
+    def test_broken_entry_of_another_context_is_ignored(self, tmp_path: Path) -> None:
         users = [{"name": "main", "user": {"token": "t"}}, {"name": "broken", "user": {"token": 7, "exec": "?"}}]
         assert identity(load(write(tmp_path / "c", users=users))) == ClientIdentity("Bearer t")
 
@@ -389,11 +389,13 @@ class TestOverrides:
     @pytest.mark.parametrize(
         ("overrides", "word"), [(Overrides(cluster="x"), "cluster"), (Overrides(user="x"), "user")]
     )
-    def test_what_is_not_there_is_named(self, tmp_path: Path, overrides: Overrides, word: str) -> None:
+    def test_missing_context_cluster_or_user_is_named(
+        self, tmp_path: Path, overrides: Overrides, word: str
+    ) -> None:
         with pytest.raises(ConfigError, match=f"there is no {word} 'x', only 'main'"):
             load_config(self.several(tmp_path), None, overrides, environ={"HOME": "/nowhere"})
 
-    def test_whom_to_act_as_takes_the_place_of_the_users_own(self, tmp_path: Path) -> None:
+    def test_impersonation_option_replaces_the_users_own(self, tmp_path: Path) -> None:
         file = write(tmp_path / "config", user={"as": "root", "as-uid": "7", "as-groups": ["wheel"]})
 
         def headers(**overrides: Any) -> tuple[tuple[str, str], ...]:
@@ -401,7 +403,7 @@ class TestOverrides:
 
         own = (("Impersonate-User", "root"), ("Impersonate-Uid", "7"), ("Impersonate-Group", "wheel"))
         assert headers() == own
-        # Who acts as somebody else is in nobody's groups but those that were asked for.
+        # An impersonated user has only the groups of the options.
         assert headers(act_as="ada") == (("Impersonate-User", "ada"),)
         assert headers(act_as="ada", act_as_groups=("dev", "ops")) == (
             ("Impersonate-User", "ada"),
@@ -410,7 +412,7 @@ class TestOverrides:
         )
         assert headers(act_as_groups=("dev",)) == (*own[:2], ("Impersonate-Group", "dev"))
 
-    def test_groups_without_anybody_and_broken_names_are_refused(self, tmp_path: Path) -> None:
+    def test_impersonated_groups_without_a_user_and_invalid_names_are_refused(self, tmp_path: Path) -> None:
         file = write(tmp_path / "config")
         with pytest.raises(ConfigError, match="--as-group needs --as"):
             load_config(file, None, Overrides(act_as_groups=("dev",)), environ={"HOME": "/nowhere"})

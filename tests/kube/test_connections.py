@@ -1,4 +1,4 @@
-"""A new certificate means new connections, and the old ones are closed when nobody uses them any more."""
+"""A new certificate opens new connections, and old connections are closed after their last use."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_one_certificate_one_transport(connections: Connections, made: lis
     assert len(made) == 1
 
 
-async def test_what_is_in_use_stays_open_until_its_last_user_is_done(
+async def test_connection_in_use_is_closed_after_its_last_user(
     connections: Connections, made: list[FakeTransport]
 ) -> None:
     with connections.lease(FIRST) as one:
@@ -69,7 +69,7 @@ async def test_what_is_in_use_stays_open_until_its_last_user_is_done(
     assert [transport.closed for transport in made] == [True, False]
 
 
-async def test_what_is_not_in_use_is_closed_at_once(connections: Connections, made: list[FakeTransport]) -> None:
+async def test_unused_connection_is_closed_at_once(connections: Connections, made: list[FakeTransport]) -> None:
     with connections.lease(FIRST):
         pass
     with connections.lease(SECOND):

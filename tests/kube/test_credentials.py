@@ -118,7 +118,7 @@ class TestExecPlugin:
         renewed = await asyncio.gather(*(credentials.renew(first) for _ in range(5)))
         assert renewed == [ClientIdentity("Bearer token-2")] * 5
 
-    async def test_is_told_about_the_cluster(self, tmp_path: Path) -> None:
+    async def test_plugin_gets_the_cluster_information(self, tmp_path: Path) -> None:
         tell = """
 import base64, json, os
 info = os.environ["KUBERNETES_EXEC_INFO"] + os.environ["EXTRA"] + os.environ["HOME"]
@@ -188,7 +188,7 @@ print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"t
             ("import time; time.sleep(60)", "gave no answer within 0.3 s"),
         ],
     )
-    async def test_says_what_is_wrong_with_it(self, tmp_path: Path, script: str, text: str) -> None:
+    async def test_plugin_failure_is_described_in_the_error(self, tmp_path: Path, script: str, text: str) -> None:
         limit = 0.3 if "sleep" in script else 30
         credentials = ExecCredentials(plugin(tmp_path / "p", script), timeout=limit)
         with pytest.raises(ConfigError, match=text) as caught:

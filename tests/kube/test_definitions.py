@@ -1,4 +1,4 @@
-"""What definitions say is served, beside what discovery says."""
+"""Kinds that are served according to their definitions, in addition to discovery."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def versions(served: Discovery) -> list[str]:
     return [each.version for each in served.find(GROUP, "podgroups")]
 
 
-def test_what_discovery_does_not_say_yet_is_served_all_the_same() -> None:
+def test_kind_of_a_definition_that_discovery_misses_is_served() -> None:
     served = told("v1alpha1").added_to(NOTHING)
     resource = Resource(GROUP, "v1alpha1", "podgroups", "PodGroup")
     assert served.find(GROUP, "podgroups") == [resource]
@@ -63,7 +63,7 @@ def test_what_discovery_does_not_say_yet_is_served_all_the_same() -> None:
     assert served.lookup("pg") == [resource]
 
 
-def test_what_discovery_says_is_not_said_twice() -> None:
+def test_kind_in_discovery_and_definitions_is_listed_once() -> None:
     there = Discovery((ServedResource(Resource(GROUP, "v1alpha1", "podgroups", "PodGroup")),))
     assert told("v1alpha1").added_to(there) is there
     assert versions(told("v1alpha1", "v1beta1").added_to(there)) == ["v1alpha1", "v1beta1"]

@@ -1,4 +1,4 @@
-"""What is served is known from either form of discovery, and one broken group harms only itself."""
+"""Both forms of discovery list the served kinds, and a broken group affects only itself."""
 
 from __future__ import annotations
 
@@ -150,7 +150,9 @@ async def test_a_broken_group_is_unknown_rather_than_absent(discovery: Discovery
         ("x", []),
     ],
 )
-async def test_what_a_person_may_type(discovery: Discovery, word: str, found: list[Resource]) -> None:
+async def test_kind_is_found_by_plural_singular_short_and_group_names(
+    discovery: Discovery, word: str, found: list[Resource]
+) -> None:
     assert discovery.lookup(word) == found
 
 

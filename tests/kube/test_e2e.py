@@ -67,7 +67,7 @@ def definition() -> dict[str, Any]:
 
 
 class View:
-    """What a reflector's sink knows: names and uids."""
+    """State of a reflector's sink: names and uids."""
 
     def __init__(self) -> None:
         self.uids: dict[str, str] = {}
@@ -153,7 +153,7 @@ async def test_a_lost_answer_to_a_binding_is_unknown_and_a_look_resolves_it(
     assert (await cluster.get(PODS.path("default", "a")))["spec"]["nodeName"] == "n1"
 
 
-async def test_what_is_served_is_discovered(cluster: KubeClient) -> None:
+async def test_discovery_finds_the_served_kinds(cluster: KubeClient) -> None:
     before = await discover(cluster)
     assert before.find("", "pods") == [PODS]
     assert before.find("", "nodes") == [NODES]
@@ -168,9 +168,7 @@ async def test_what_is_served_is_discovered(cluster: KubeClient) -> None:
             assert found == []  # a moment later than the definition, and then at once as a whole
 
 
-async def test_a_reflector_sees_what_happens_through_every_interruption(
-    api: ApiServer, cluster: KubeClient
-) -> None:
+async def test_reflector_sees_all_changes_through_every_interruption(api: ApiServer, cluster: KubeClient) -> None:
     created = [await cluster.create(PODS.path("default"), pod(name)) for name in "abcde"]
     view = View()
     async with reflecting(cluster, PODS, view) as reflector:
@@ -183,12 +181,15 @@ async def test_a_reflector_sees_what_happens_through_every_interruption(
         await view.until(lambda: "f" not in view.uids)
 
         lists = reflector.lists
-        assert api.faults.cut_watches(r"/pods") == 1  # cut: the next watch goes on from where this one was
+        assert (
+            api.faults.cut_watches(r"/pods") == 1
+        )  # cut: the next watch continues at the last version of this one
         await cluster.create(PODS.path("default"), pod("g"))
         await view.until(lambda: "g" in view.uids)
         assert reflector.lists == lists
 
-        # Blind for a while: what went, came, and came back as another is found out by comparison.
+        # The reflector sees nothing for a while: deleted, created and recreated objects are found by
+        # comparison.
         api.faults.answer("GET", r"/pods", 503, times=5, retry_after=1)
         api.faults.cut_watches(r"/pods")
         old = view.uids["a"]

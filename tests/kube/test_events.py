@@ -1,4 +1,4 @@
-"""Events are told when there is time, equal ones as one series, and nobody ever waits for them."""
+"""Events are sent in the background, equal ones as one series, and no caller waits for them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_limits_of_the_api_are_kept(server: StubServer, recorder: EventRec
     assert len(body["action"].encode()) <= 128
 
 
-async def test_about_a_cluster_scoped_object_it_goes_to_the_default_namespace(
+async def test_event_about_a_cluster_scoped_object_is_recorded_in_the_namespace_default(
     server: StubServer, recorder: EventRecorder
 ) -> None:
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -192,7 +192,7 @@ async def test_equal_events_become_a_series(server: StubServer, recorder: EventR
     assert await told() == [second]
     clock.now += 300
     scheduled(recorder)
-    recorder.sweep()  # half an hour after the last time that it was told
+    recorder.sweep()  # half an hour after the last event of the series
     sixth = {"count": 8, "lastObservedTime": "2026-01-01T00:30:10.000000Z"}
     assert await told() == [second, sixth]
     clock.now += 200
@@ -214,7 +214,7 @@ async def test_another_note_is_another_event(server: StubServer, recorder: Event
     assert [request.json["note"] for request in server.requests] == ["0/5 nodes", "0/6 nodes"]
 
 
-async def test_what_is_repeated_before_it_was_sent_is_created_as_a_series(
+async def test_event_repeated_before_it_was_sent_is_created_as_a_series(
     server: StubServer, recorder: EventRecorder
 ) -> None:
     server.on("POST", PATH, CREATED)
@@ -224,7 +224,7 @@ async def test_what_is_repeated_before_it_was_sent_is_created_as_a_series(
     assert [request.json["series"]["count"] for request in server.requests] == [3]
 
 
-async def test_a_series_that_outlived_its_object_is_created_anew(
+async def test_series_that_outlived_its_event_object_is_created_again(
     server: StubServer, recorder: EventRecorder
 ) -> None:
     server.on("POST", PATH, CREATED)
@@ -246,7 +246,7 @@ async def test_overload_drops_and_counts(server: StubServer, recorder: EventReco
     assert recorder.dropped == 7
     assert await recorder.drain(5)
     assert recorder.sent == 3
-    assert scheduled(recorder, "note 9")  # what was dropped is not remembered as told
+    assert scheduled(recorder, "note 9")  # a dropped event does not count as sent
     assert await recorder.drain(5)
     assert recorder.sent == 4
 
@@ -273,7 +273,7 @@ async def test_a_passing_failure_is_retried(
         (refusal(422, "Invalid", "bad event"), 1),
     ],
 )
-async def test_a_refusal_is_swallowed_and_said_at_most_once(
+async def test_refused_event_is_dropped_and_logged_at_most_once(
     server: StubServer,
     recorder: EventRecorder,
     caplog: pytest.LogCaptureFixture,
@@ -293,7 +293,7 @@ async def test_drain_gives_up(server: StubServer, client: KubeClient) -> None:
     idle = EventRecorder(client, controller="phalanx", instance="i")
     assert await idle.drain(0.01)
     scheduled(idle)
-    assert not await idle.drain(0.01)  # nobody runs it
+    assert not await idle.drain(0.01)  # no task runs the recorder
 
 
 def warned(recorder: EventRecorder, note: str = "spec is invalid") -> bool:

@@ -50,7 +50,7 @@ def chunked(*chunks: bytes, trailer: bytes = b"") -> bytes:
 
 
 class FakeSocket(asyncio.Transport):
-    """What a connection writes to."""
+    """The socket that a connection writes to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ async def test_an_answer(raw: bytes, expected: HttpResponse, reusable: bool) -> 
     ),
     cuts=st.lists(st.integers(0, 250), max_size=12),
 )
-def test_an_answer_is_the_same_however_it_is_cut(raw: bytes, cuts: list[int]) -> None:
+def test_answer_is_parsed_alike_for_every_split_into_chunks(raw: bytes, cuts: list[int]) -> None:
     edges = sorted({0, len(raw), *(min(cut, len(raw)) for cut in cuts)})
     pieces = [raw[start:stop] for start, stop in itertools.pairwise(edges)]
     assert asyncio.run(exchange(pieces)) == asyncio.run(exchange([raw]))
@@ -156,7 +156,7 @@ async def test_the_answer_to_head_has_no_body() -> None:
         (answer(gzip.compress(LONG)[:-4] + b"\xff\xff\xff\xff", "Content-Encoding: gzip"), "garbled"),
     ],
 )
-async def test_what_is_not_an_answer_is_a_loss(raw: bytes, text: str) -> None:
+async def test_malformed_answer_is_a_lost_connection(raw: bytes, text: str) -> None:
     with pytest.raises(ConnectionLost, match=text):
         await exchange([raw])
 
@@ -167,7 +167,7 @@ async def test_half_an_answer_is_a_loss(raw: bytes) -> None:
         await exchange([raw], end=True)
 
 
-async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
+async def test_unexpected_bytes_end_the_connection() -> None:
     connection, socket = Http1Connection(), FakeSocket()
     connection.connection_made(socket)
     connection.data_received(answer(b"", status="408 Request Timeout"))
@@ -185,7 +185,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class RawServer:
-    """Counts connections; ``behave`` gets each request (connection number, bytes) and says what to write."""
+    """A server that counts connections; ``behave`` gets each request (connection number, bytes) and returns the
+    bytes to write.
+    """
 
     def __init__(self) -> None:
         self.url = ""
@@ -282,7 +284,9 @@ async def test_idle_connections_are_closed_before_the_server_does_it(monkeypatch
         assert server.connections == 2
 
 
-async def test_a_long_cycle_does_not_make_us_use_what_has_idled_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_that_idled_too_long_during_a_long_cycle_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("phalanx.kube.http.http1_transport.IDLE_LIMIT", 0.02)
     async with pool() as (server, transport):
         await transport.request(call(), NOBODY)
@@ -344,7 +348,7 @@ async def test_a_place_is_not_lost_by_failures_and_cancellations() -> None:
         assert server.connections == 4
 
 
-async def test_whoever_gives_up_while_connecting_leaves_no_socket_open() -> None:
+async def test_caller_cancelled_while_connecting_leaves_no_socket_open() -> None:
     async with pool(limit=1) as (server, transport):
         server.gate.clear()
         for rounds in range(15):
@@ -363,7 +367,7 @@ async def test_whoever_gives_up_while_connecting_leaves_no_socket_open() -> None
         assert [str(each.message) for each in told] == []
 
 
-async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_to_the_next(
+async def test_connection_handed_to_a_caller_cancelled_at_that_moment_serves_the_next_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with pool(limit=1) as (server, transport):
@@ -374,7 +378,7 @@ async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_
 
         def and_cancel(connection: Http1Connection | None) -> bool:
             handed = hand_over(connection)
-            second.cancel()  # after it was given the connection, before it could take it
+            second.cancel()  # after the caller got the connection, before it ran
             return handed
 
         monkeypatch.setattr(transport, "_hand_over", and_cancel)
@@ -384,7 +388,7 @@ async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_
         assert len(server.requests) == 2
 
 
-async def test_a_place_is_not_lost_when_nobody_is_there() -> None:
+async def test_place_in_the_pool_is_not_lost_when_connecting_fails() -> None:
     streams = AiohttpTransport("http://127.0.0.1:1", context=None)
     transport = Http1Transport("http://127.0.0.1:1", context=None, streams=streams, max_connections=1)
     for _ in range(2):
@@ -410,7 +414,7 @@ async def test_time_counts_the_wait_for_a_place_and_for_the_answer() -> None:
         assert not isinstance(caught.value, Unreachable)
 
 
-async def test_closing_ends_what_is_under_way() -> None:
+async def test_close_ends_running_requests() -> None:
     async with pool(limit=1) as (server, transport):
         server.gate.clear()
         asking = [asyncio.create_task(transport.request(call(), NOBODY)) for _ in range(2)]

@@ -75,7 +75,7 @@ def store(server: StubServer) -> LeaseStore:
 
 
 class Steps:
-    """Time for one elector: a sleep lets the clock go on and then does what the test planned for that moment."""
+    """Time for one elector: a sleep advances the clock and then runs the action planned for that moment."""
 
     def __init__(self, time: FakeTime) -> None:
         self.time = time
@@ -160,7 +160,7 @@ async def test_the_end_gives_the_lease_back(client: KubeClient, store: LeaseStor
     next_one = elector(client, steps, "next")
     task = asyncio.create_task(next_one.run())
     await asyncio.wait_for(next_one.leading.wait(), 60)
-    assert steps.time.pauses == []  # nobody had to wait
+    assert steps.time.pauses == []  # no replica had to wait
     assert store.spec["leaseTransitions"] == 1
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -256,7 +256,7 @@ async def test_a_lost_race_is_lost(client: KubeClient, store: LeaseStore, steps:
 
 
 @pytest.mark.parametrize("fault", [refusal(500, "InternalError"), refusal(409, "Conflict")])
-async def test_a_leader_that_cannot_renew_stops_before_the_others_may_start(
+async def test_leader_that_cannot_renew_stops_before_a_standby_can_start(
     client: KubeClient, store: LeaseStore, steps: Steps, fault: Json
 ) -> None:
     me = elector(client, steps)
@@ -273,7 +273,7 @@ async def test_a_leader_that_cannot_renew_stops_before_the_others_may_start(
     assert not me.leading.is_set()
 
 
-async def test_who_could_not_renew_says_so_and_accuses_nobody(
+async def test_leader_that_could_not_renew_logs_its_own_failure_and_no_other_holder(
     client: KubeClient, store: LeaseStore, steps: Steps
 ) -> None:
     steps.plans = [lambda: setattr(store, "fault", refusal(500, "InternalError")), *[nothing] * 20]
@@ -282,7 +282,7 @@ async def test_who_could_not_renew_says_so_and_accuses_nobody(
     assert lost.value.because == "the lease was lost: it could not be renewed within 10 s"
 
 
-async def test_who_wakes_up_too_late_looks_who_has_the_lease_now(
+async def test_leader_that_wakes_after_expiry_reads_the_current_holder(
     client: KubeClient, store: LeaseStore, steps: Steps
 ) -> None:
     def frozen() -> None:
@@ -296,7 +296,7 @@ async def test_who_wakes_up_too_late_looks_who_has_the_lease_now(
     assert store.writes == 1
 
 
-async def test_an_answer_that_does_not_come_is_told_in_words(
+async def test_missing_answer_is_logged_in_words(
     client: KubeClient, store: LeaseStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def hangs(*_: Any) -> Any:
@@ -324,10 +324,10 @@ async def test_an_answer_that_does_not_come_is_told_in_words(
     assert "leases/phalanx: no answer in 30 s" in caplog.text
 
 
-async def test_what_goes_on_failing_is_told_once(
+async def test_repeated_failure_is_logged_once(
     client: KubeClient, store: LeaseStore, steps: Steps, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who has no right to the lease asks again every two seconds."""
+    """An elector without the right to the lease retries every two seconds."""
     store.fault = refusal(403, "Forbidden")
     steps.plans = [
         nothing,
@@ -405,7 +405,7 @@ async def test_on_its_own_thread_it_leads_and_gives_back(server: StubServer, sto
     assert store.spec["holderIdentity"] == ""
 
 
-async def test_on_its_own_thread_the_loss_is_told(server: StubServer, store: LeaseStore) -> None:
+async def test_loss_of_the_lease_on_its_own_thread_is_reported(server: StubServer, store: LeaseStore) -> None:
     thread = LeaderThread(
         ClusterConfig(server.url),
         lambda client: LeaderElector(
@@ -432,7 +432,9 @@ async def test_a_thread_stopped_before_it_leads_ends(server: StubServer, store: 
     assert thread.leading.cancelled()
 
 
-async def test_who_stops_waiting_for_the_end_does_not_prevent_it(server: StubServer, store: LeaseStore) -> None:
+async def test_cancelled_wait_for_the_end_does_not_prevent_the_release(
+    server: StubServer, store: LeaseStore
+) -> None:
     thread = LeaderThread(
         ClusterConfig(server.url),
         lambda client: LeaderElector(

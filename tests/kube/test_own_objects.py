@@ -1,4 +1,4 @@
-"""What a scheduler's own objects are called."""
+"""Names of a scheduler's own objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_lease_that_is_named_is_that_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu", "GPU", "my_scheduler", "\u00fc" * 300, "-", "a.b", "\ud800", "x" * 1000])
-def test_whatever_pods_call_it_the_api_takes_the_names(name: str) -> None:
+def test_every_scheduler_name_gives_object_names_that_the_api_accepts(name: str) -> None:
     for made in (default_lease([name]), f"{name_prefix([name])}-reservations"):
         assert NAME.fullmatch(made)
         assert len(made) <= 100

@@ -1,4 +1,4 @@
-"""Lists page by page: pages are asked for ahead of whoever takes them in."""
+"""Lists in pages: pages are requested ahead of the reader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Server:
         number = int(token)
         if number == self.broken:
             raise ApiError(410, "Expired", "gone", request="list")
-        # What tenants write stands in the items, and must not be taken for the list's own word.
+        # Items contain text of tenants, which must not be read as metadata of the list.
         item = {"metadata": {"name": f"o{number}", "annotations": {"continue": "9", "x": "y" * self.size}}}
         metadata: dict[str, Any] = {"resourceVersion": "10"}
         if number + 1 < self.pages:
@@ -67,7 +67,7 @@ async def test_all_pages_come_in_their_order(count: int, head_first: bool) -> No
     assert server.asked == [str(number) for number in range(count)]
 
 
-async def test_the_server_goes_on_while_a_page_is_taken_in() -> None:
+async def test_next_page_is_requested_while_the_reader_processes_one() -> None:
     server = Server(20)
     async with aclosing(pages_of(server).read(1)) as pages:
         await anext(pages)
@@ -76,7 +76,7 @@ async def test_the_server_goes_on_while_a_page_is_taken_in() -> None:
     assert server.asked == [str(number) for number in range(20)]
 
 
-async def test_no_more_pages_are_asked_for_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_are_requested_only_up_to_the_buffer_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phalanx.kube.pages.MOST_AHEAD", 5_000)
     server = Server(20, size=1_000)
     found = 0
@@ -89,7 +89,7 @@ async def test_no_more_pages_are_asked_for_than_there_is_room_for(monkeypatch: p
     assert found == 20
 
 
-async def test_what_one_page_raises_is_raised_when_its_turn_has_come() -> None:
+async def test_error_of_a_page_is_raised_when_the_reader_reaches_it() -> None:
     server, found = Server(9, broken=3), []
     async with aclosing(pages_of(server).read(1)) as pages:
         for _ in range(3):
@@ -100,7 +100,7 @@ async def test_what_one_page_raises_is_raised_when_its_turn_has_come() -> None:
     assert len(found) == 3
 
 
-async def test_whoever_stops_reading_leaves_no_request_behind() -> None:
+async def test_cancelled_reader_leaves_no_request_running() -> None:
     server = Server(1000)
     async with aclosing(pages_of(server).read(1)) as pages:
         await anext(pages)

@@ -27,7 +27,7 @@ def test_path(resource: Resource, arguments: tuple[str, ...], path: str) -> None
 
 
 @pytest.mark.parametrize("arguments", [(None, "a"), ("ns", None, "status"), ("..",), ("ns", "."), ("ns", "..")])
-def test_what_is_no_path(arguments: tuple[str, ...]) -> None:
+def test_invalid_path_is_rejected(arguments: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"needs|cannot be the name"):
         PODS.path(*arguments)
 

@@ -55,7 +55,7 @@ async def test_signal_stops_all_services_after_the_announcement(number: signal.S
     assert all(service.stopped.is_set() for service in services)
 
 
-async def test_service_that_fails_stops_the_others_and_its_error_is_raised() -> None:
+async def test_failed_service_stops_the_remaining_ones_and_its_error_is_raised() -> None:
     beside = Service()
     async with asyncio.timeout(10):
         with pytest.raises(ValueError, match="broken"):

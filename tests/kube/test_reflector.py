@@ -1,4 +1,4 @@
-"""A reflector tells its sink what exists, each state once, whatever happens to the connection."""
+"""A reflector passes each state of each object to its sink once, whatever the state of the connection."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_a_long_list_comes_by_pages(
 
 # (A connection that is lost under a GET is tried once more by the client.)
 @pytest.mark.parametrize("answers", [[refusal(504, "Timeout", "it took too long")], [Hangup(), Hangup()]])
-async def test_where_the_whole_list_cannot_be_had_the_pages_go_on_and_it_is_not_asked_for_again(
+async def test_list_that_cannot_be_read_at_once_continues_in_pages_and_is_not_retried_whole(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, answers: list[Any]
 ) -> None:
     first, last = page(10, thing("a", 1), token="t1", remaining=1), page(10, thing("b", 2))
@@ -216,14 +216,14 @@ async def test_where_the_whole_list_cannot_be_had_the_pages_go_on_and_it_is_not_
 
 
 class Batches(Log):
-    """Told of many at once, and of the rest one by one."""
+    """A sink that gets the first list as a batch, and later changes one by one."""
 
     def all(self, changes: Sequence[Upsert[Pod]]) -> None:
         self.lines.append("+".join(change.key[1] for change in changes))
         self._news.set()
 
 
-async def test_what_exists_is_told_together_and_in_order_with_the_rest(
+async def test_listed_objects_arrive_as_a_batch_and_in_order_with_later_changes(
     server: StubServer, client: KubeClient, fake_time: FakeTime
 ) -> None:
     sink = Batches()
@@ -261,7 +261,7 @@ async def test_pages_are_read_at_once_where_all_their_objects_can_be(
         page(10, thing("a", 1, color="red"), thing("b", 2), token="t1"),
         page(10, thing("c", 3), broken, token="t2"),
         page(10, thing("e", 5, color="odd")),
-        # The later list is looked through for what is new.
+        # The reflector compares the later list with its state.
         page(20, thing("a", 1, color="red"), thing("b", 12), thing("c", 3), thing("e", 5, color="odd")),
     )
     server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
@@ -273,7 +273,7 @@ async def test_pages_are_read_at_once_where_all_their_objects_can_be(
     assert forms == ["a", "b", "e"]
 
 
-async def test_of_a_long_list_the_log_tells_how_far_it_has_got(
+async def test_progress_of_a_long_list_is_logged(
     server: StubServer,
     client: KubeClient,
     sink: Log,
@@ -293,7 +293,7 @@ async def test_of_a_long_list_the_log_tells_how_far_it_has_got(
     assert [line for line in caplog.messages if "are read" in line] == [f"{PATH}: 2 of 4 are read"]
 
 
-async def test_of_a_long_list_some_are_taken_in_before_others_have_their_turn(
+async def test_long_list_yields_to_other_tasks_between_objects(
     server: StubServer, client: KubeClient, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("phalanx.kube.reflector.AT_ONCE", 2)
@@ -304,7 +304,7 @@ async def test_of_a_long_list_some_are_taken_in_before_others_have_their_turn(
         assert await sink.until("synced") == ["a+b", "c+d", "e", "synced"]
 
 
-async def test_who_cannot_take_many_harms_nothing_else(
+async def test_sink_that_fails_on_a_batch_affects_no_other_part(
     server: StubServer, client: KubeClient, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = Log()
@@ -319,14 +319,14 @@ async def test_who_cannot_take_many_harms_nothing_else(
     assert "a bug of ours" in caplog.text
 
 
-async def test_starts_the_list_again_when_its_token_expires_and_goes_without_pages_at_last(
+async def test_expired_list_token_restarts_the_list_and_finally_reads_it_without_pages(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
 ) -> None:
     first, expired = page(10, thing("a", 1), token="t1"), refusal(410, "Expired")
     server.on("GET", PATH, first, expired, first, expired, first, expired, page(11, thing("b", 2)))
     server.on("GET", PATH, Watch(), watch=True)
     async with reflecting(client, sink, fake_time, page_size=1):
-        # What only the aborted lists had is gone by the list that was complete.
+        # Objects that only the aborted lists contained are deleted by the complete list.
         assert await sink.until("synced") == ["upsert a uid-a", "upsert b uid-b", "delete a uid-a", "synced"]
     assert "limit" not in server.seen("GET", PATH, watch=False)[-1].query
     assert fake_time.pauses == []
@@ -364,7 +364,7 @@ async def test_a_watch_that_ends_at_once_without_news_is_not_repeated_hot(
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as the answer"])
-async def test_a_version_too_old_means_a_new_list_whose_absences_are_deletions(
+async def test_expired_version_causes_a_new_list_whose_absences_are_deletions(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, how: str
 ) -> None:
     gone = Watch((GONE,), end="clean") if how == "in the stream" else refusal(410, "Expired")
@@ -432,7 +432,7 @@ async def test_retry_after_is_honoured(
     assert fake_time.pauses == pytest.approx([7 * 1.05, 1.2])
 
 
-async def test_knowledge_is_current_while_it_is_watched_and_ages_from_what_was_heard_last(
+async def test_age_of_the_cache_grows_only_without_a_watch_and_from_the_last_news(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
 ) -> None:
     no = refusal(403, "Forbidden", "may not list pods")
@@ -486,10 +486,10 @@ async def test_old_failures_are_forgotten_after_two_healthy_minutes(
     assert fake_time.pauses == pytest.approx([0.6, 1.2, 0.6])
 
 
-async def test_connections_that_end_once_a_minute_keep_nobody_blind(
+async def test_connections_cut_once_a_minute_do_not_delay_changes(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
 ) -> None:
-    """As behind a load balancer: each watch is as good as the first, and the pauses do not grow."""
+    """As behind a load balancer: each watch works like the first, and the pauses do not grow."""
     versions = itertools.count(11)
 
     def begins(_: object) -> Watch:
@@ -539,7 +539,7 @@ async def test_one_malformed_object_harms_only_itself(
     assert json.loads(odd.raw)["color"] == ["no", "text"]
 
 
-async def test_a_malformed_object_that_is_repaired_is_told_as_such(
+async def test_repaired_malformed_object_is_reported_as_added(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
 ) -> None:
     server.on("GET", PATH, page(5, thing("a", 1, color=1)))
@@ -604,7 +604,7 @@ async def test_a_new_uid_in_a_watch_is_a_deletion_and_a_creation(
         ]
 
 
-async def test_a_resource_may_come_and_go(
+async def test_resource_that_disappears_and_returns_is_watched_again(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
 ) -> None:
     absent = Text("404 page not found", 404)
@@ -628,7 +628,7 @@ async def test_a_resource_may_come_and_go(
             "upsert b uid-b",
             "synced",
         ]
-    # (What was there is not gone at the first word.)
+    # (The first missing answer does not delete the objects.)
     assert fake_time.pauses == pytest.approx([22.0, 22.0, 0.6, *[1.0] * 5, 22.0])
 
 
@@ -656,7 +656,7 @@ async def test_a_404_of_a_proxy_is_not_an_absence(
     assert lines == ["upsert a uid-a", "synced", "synced", "upsert b uid-b"]
 
 
-async def test_what_becomes_forbidden_stays_known_and_is_said_once(
+async def test_forbidden_resource_stays_cached_and_is_logged_once(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, "Forbidden", "may not list pods")
@@ -669,11 +669,11 @@ async def test_what_becomes_forbidden_stays_known_and_is_said_once(
     assert lines == ["upsert a uid-a", "synced", "upsert b uid-b", "synced"]
     assert [record.getMessage().count("may not list pods") for record in caplog.records] == [1]
     assert "continuing with the known objects, retrying every 20 s" in caplog.text
-    # A server that does not know its rules yet refuses everybody for a moment.
+    # A server that has not loaded its rules yet refuses every request for a moment.
     assert fake_time.pauses == pytest.approx([0.6, *[1.0] * 5, 22.0, 22.0, 22.0])
 
 
-async def test_a_refusal_that_passes_makes_nothing_go_without_what_is_there(
+async def test_temporary_refusal_of_an_optional_resource_loses_no_object(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -690,7 +690,7 @@ async def test_a_refusal_that_passes_makes_nothing_go_without_what_is_there(
     assert "allowed again" in caplog.text
 
 
-async def test_where_no_watch_lasts_lists_tell_what_exists(
+async def test_lists_replace_watches_where_no_watch_lasts(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
 ) -> None:
     """A balancer that does not stream, say."""
@@ -720,11 +720,11 @@ async def test_a_watch_that_ends_at_once_is_no_news(
     async with reflecting(client, sink, fake_time) as reflector:
         known.append(reflector)
         await sink.until("upsert a uid-a")
-    # What was heard last is the list; from then on it grows until the next one.
+    # The last news is the list; from then on the age grows until the next list.
     assert lags[:3] == pytest.approx([0.0, *itertools.accumulate(fake_time.pauses[:2])])
 
 
-async def test_one_stream_that_breaks_is_nothing_to_tell(
+async def test_single_broken_stream_is_not_logged(
     server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -774,7 +774,7 @@ async def test_a_version_from_the_future_is_cured_by_a_list(
     ]
 
 
-async def test_an_exception_of_the_sink_is_told_once_and_costs_that_change_alone(
+async def test_exception_of_the_sink_is_logged_once_and_loses_only_that_change(
     server: StubServer, client: KubeClient, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -849,7 +849,7 @@ async def test_objects_of_any_shape_can_be_reflected(
 
 
 class Away:
-    """A server that cannot be reached for so many requests of the reflector."""
+    """A server that refuses the next `count` connections of the reflector."""
 
     def __init__(self, client: KubeClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = 0
@@ -864,7 +864,7 @@ class Away:
         monkeypatch.setattr(client, "stream_batches", stream_batches)
 
 
-async def test_after_an_outage_whoever_waits_goes_on_with_the_first_answer_that_anybody_gets(
+async def test_first_answer_after_an_outage_wakes_all_waiting_reflectors(
     server: StubServer,
     client: KubeClient,
     sink: Log,
@@ -899,7 +899,7 @@ async def test_after_an_outage_whoever_waits_goes_on_with_the_first_answer_that_
 
 
 @pytest.mark.parametrize("expired", [refusal(410, "Expired"), Watch((GONE,))])
-async def test_what_has_expired_during_an_outage_is_listed_at_once(
+async def test_watch_that_expired_during_an_outage_is_listed_at_once(
     server: StubServer,
     client: KubeClient,
     sink: Log,
@@ -916,7 +916,7 @@ async def test_what_has_expired_during_an_outage_is_listed_at_once(
         waited = list(fake_time.pauses)
         await sink.until("synced", 3)
     assert len(waited) == 6  # for the server, and not for the list
-    # Where the server goes on saying so there are pauses again.
+    # Where the server repeats the expiry, pauses grow again.
     assert len(fake_time.pauses) == 7
 
 

@@ -32,7 +32,7 @@ def refused(status: int, retry_after: float | None = None) -> ApiError:
     ],
     ids=lambda value: repr(value) if isinstance(value, Exception) else None,
 )
-def test_what_may_be_repeated(error: Exception, read: bool, guarded: bool, bare: bool) -> None:
+def test_retryable_errors_are_recognised(error: Exception, read: bool, guarded: bool, bare: bool) -> None:
     policy = RetryPolicy()
     assert policy.retryable(error, "GET") is read
     for method in ("POST", "PUT", "PATCH", "DELETE"):

@@ -1,4 +1,4 @@
-"""What is said of objects that are given as YAML."""
+"""Findings about objects that are given as YAML."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def objected(found: ObjectFinding) -> dict[str, FieldFinding]:
 
 
 def objected_in(text: str) -> dict[str, FieldFinding]:
-    """Of a text of one object."""
+    """Return the objections to the text of one object."""
     (found,) = examined(text)
     return objected(found)

@@ -1,4 +1,4 @@
-"""`phalanx migrate` on files: object by object what works, what would change and what is not honoured."""
+"""`phalanx migrate` on files, object by object: working, changed and unsupported parts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_object_has_a_verdict(report: dict[str, Any]) -> None:
     }
 
 
-def test_who_reads_a_field_is_asked_field_by_field(report: dict[str, Any]) -> None:
+def test_decisions_about_fields_are_made_field_by_field(report: dict[str, Any]) -> None:
     assert fields(one(report, "Queue", "research"), "not honoured").keys() == {
         "spec.type",
         "spec.extendClusters[0].name",
@@ -84,7 +84,7 @@ def test_who_reads_a_field_is_asked_field_by_field(report: dict[str, Any]) -> No
     assert "write Strict" in fields(one(report, "PodGroup", "koord-gang"), "not honoured")[mode]
 
 
-def test_that_nonstrict_is_not_honoured_is_what_the_scheduler_says_at_the_gang() -> None:
+def test_nonstrict_is_not_honoured_in_the_words_of_the_scheduler() -> None:
     gang = "gang.scheduling.koordinator.sh/"
     annotations = {f"{gang}name": "g", f"{gang}min-available": "2", f"{gang}mode": "NonStrict"}
     spec = {"schedulerName": "phalanx", "containers": [{"name": "c"}]}
@@ -99,7 +99,7 @@ def test_that_nonstrict_is_not_honoured_is_what_the_scheduler_says_at_the_gang()
     assert any("no room is held" in message for message in read(pod)[1])
 
 
-def test_a_field_with_a_mistake_says_what_to_write() -> None:
+def test_field_with_a_mistake_names_the_fix() -> None:
     group = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -113,7 +113,7 @@ def test_a_field_with_a_mistake_says_what_to_write() -> None:
     assert told["spec.queue"].verdict is MigrationVerdict.WORKS
 
 
-def test_the_queue_in_the_place_of_kais_means_the_same_here(report: dict[str, Any]) -> None:
+def test_queue_that_replaces_a_kai_queue_has_equal_settings(report: dict[str, Any]) -> None:
     (queue,) = one(report, "Queue", "kai-team")["manifests"]
     assert queue["spec"] == {
         "reclaimable": True,
@@ -127,7 +127,7 @@ def test_the_queue_in_the_place_of_kais_means_the_same_here(report: dict[str, An
     assert group["spec"] == {"minMember": 2, "queue": "kai-team", "priorityClassName": "train"}
 
 
-def test_what_is_to_be_applied_works_as_it_is(report: dict[str, Any]) -> None:
+def test_written_manifests_work_unchanged(report: dict[str, Any]) -> None:
     made = [document for each in report["objects"] for document in each["manifests"]]
     found = examined(*made).found
     assert len(found) == 2
@@ -142,7 +142,7 @@ def test_the_patch_of_a_template_makes_its_pods_ours(report: dict[str, Any]) -> 
     }
 
 
-def test_the_template_of_a_job_cannot_be_patched_and_that_is_said() -> None:
+def test_template_of_a_job_is_reported_as_not_patchable() -> None:
     template = {"spec": {"schedulerName": "volcano", "containers": []}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
     (found,) = examined(job).found
@@ -150,7 +150,7 @@ def test_the_template_of_a_job_cannot_be_patched_and_that_is_said() -> None:
     assert "the template of a Job is immutable" in found.fields[-1].message
 
 
-def test_whoever_names_another_scheduler_has_to_name_ours() -> None:
+def test_pods_of_another_scheduler_are_reported_to_need_our_name() -> None:
     def told(scheduler: dict[str, str]) -> str:
         metadata = {"name": "p", "labels": {"scheduling.x-k8s.io/pod-group": "g"}}
         spec = {"containers": [{"name": "c"}], **scheduler}
@@ -166,7 +166,7 @@ def test_the_name_of_kube_scheduler_is_not_taken_over(report: dict[str, Any]) ->
     assert not [step for step in report["steps"] if "default-scheduler" in step]
 
 
-def test_pods_of_one_owner_are_told_once() -> None:
+def test_pods_of_one_owner_are_reported_once() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}
     pods = [
         {
@@ -181,7 +181,7 @@ def test_pods_of_one_owner_are_told_once() -> None:
     assert found.alike == 499
 
 
-def test_pods_of_nobody_and_those_that_are_over_are_left_out() -> None:
+def test_pods_without_an_owner_and_ended_pods_are_omitted() -> None:
     plain = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
     over = {**plain, "spec": {"schedulerName": "volcano"}, "status": {"phase": "Succeeded"}}
     assert examined(plain, over).found == []
@@ -197,7 +197,7 @@ tiers:
 """
 
 
-def test_a_policy_that_would_not_load_is_written_without_what_nobody_knows(tmp_path: Path) -> None:
+def test_policy_that_would_not_load_is_written_without_its_unknown_parts(tmp_path: Path) -> None:
     config = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -241,7 +241,7 @@ def test_the_exit_code_says_whether_something_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", ["[a]", "text", "{kind: Queue}", "{apiVersion: v1, kind: 5}"])
-def test_what_is_no_object_is_named(tmp_path: Path, document: str) -> None:
+def test_malformed_object_is_named(tmp_path: Path, document: str) -> None:
     group = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: a}\nspec: {minMember: 2}\n"
     (tmp_path / "a.yaml").write_text(f"{group}---\n{document}\n---\n")
     result = migrate("--from", str(tmp_path))
@@ -263,12 +263,12 @@ def test_the_help_says_that_all_namespaces_are_read() -> None:
     assert "kubeconfig's context." not in words
 
 
-def test_nothing_found_is_said(tmp_path: Path) -> None:
+def test_empty_result_is_stated(tmp_path: Path) -> None:
     result = migrate("--from", str(tmp_path))
     assert (result.exit_code, "no objects of Volcano" in result.stdout) == (0, True)
 
 
-def test_the_steps_stop_the_others_before_phalanx_takes_their_pods(report: dict[str, Any]) -> None:
+def test_steps_stop_the_old_schedulers_before_phalanx_schedules_their_pods(report: dict[str, Any]) -> None:
     steps = report["steps"]
     started = next(at for at, step in enumerate(steps) if step.startswith("phalanx scheduler"))
     stopped = [at for at, step in enumerate(steps) if ": stop " in step]
@@ -278,7 +278,7 @@ def test_the_steps_stop_the_others_before_phalanx_takes_their_pods(report: dict[
         assert f"--scheduler-name {name}" in steps[started]
 
 
-def test_webhooks_that_would_go_on_without_their_controller_are_named() -> None:
+def test_webhooks_that_would_outlive_their_controller_are_named() -> None:
     found = examined(*yaml.safe_load_all(MANIFESTS.read_text())).found
     steps = summary(found, [Webhook("volcano-admission", ("batch.volcano.sh",)), Webhook("other", ("apps",))]).steps
     (said,) = [step for step in steps if step.startswith("webhooks")]
@@ -321,7 +321,9 @@ ANYTHING = st.recursive(
 @pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None)
 @given(kind=st.sampled_from(KINDS), metadata=ANYTHING, spec=ANYTHING, data=ANYTHING)
-def test_no_object_harms_what_is_said_of_others(kind: tuple[str, str], metadata: Any, spec: Any, data: Any) -> None:
+def test_no_object_affects_the_findings_about_another(
+    kind: tuple[str, str], metadata: Any, spec: Any, data: Any
+) -> None:
     broken = {"apiVersion": kind[0], "kind": kind[1], "metadata": metadata, "spec": spec, "data": data}
     good = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"}}
     examiner = examined(broken, {**broken, "profiles": data, "items": data}, good)

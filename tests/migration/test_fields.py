@@ -1,4 +1,4 @@
-"""What is said of a field is what the scheduler's own readers do with it."""
+"""The finding about a field equals the behaviour of the scheduler's own readers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def findings(document: Any) -> tuple[FieldFinding, ...]:
 
 
 def read_ones() -> Iterator[tuple[dict[str, Any], str, tuple[str | int, ...], MigrationVerdict]]:
-    """Every field of every object that a reader of ours knows, with what is said of it."""
+    """Return every field of every object that a reader of ours knows, with its finding."""
     for document in MANIFESTS:
         group = document["apiVersion"].rpartition("/")[0]
         if system_of(group) and READERS.reader(document) is not None:
@@ -95,7 +95,7 @@ def another(field: str, value: object) -> object:
 
 
 @pytest.mark.parametrize(("document", "field", "path"), HONOURED, ids=[f"{d['kind']} {f}" for d, f, _ in HONOURED])
-def test_what_is_called_honoured_is_read_differently_with_another_good_value(
+def test_honoured_field_changes_the_reading_with_another_valid_value(
     document: dict[str, Any], field: str, path: tuple[str | int, ...]
 ) -> None:
     read = READERS.reader(document)
@@ -115,7 +115,7 @@ def test_what_is_called_honoured_is_read_differently_with_another_good_value(
 @given(
     value=st.one_of(st.booleans(), st.integers(), st.text(max_size=9), st.lists(st.text(max_size=3), max_size=2))
 )
-def test_what_is_called_not_honoured_is_read_alike_whatever_it_holds(
+def test_field_not_honoured_never_changes_the_reading(
     document: dict[str, Any], field: str, path: tuple[str | int, ...], value: object
 ) -> None:
     read = READERS.reader(document)
@@ -132,7 +132,7 @@ def test_no_kind_that_is_read_has_words_of_its_own() -> None:
     assert not set(FOREIGN_KINDS) & set(READERS.kinds)
 
 
-def test_of_a_kai_queue_whose_resources_weigh_alike_nothing_is_lost() -> None:
+def test_kai_queue_with_equal_weights_of_resources_loses_nothing() -> None:
     def queue(**weights: int) -> dict[str, Any]:
         resources = {kind: {"quota": 1, "limit": -1, "overQuotaWeight": weight} for kind, weight in weights.items()}
         head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
@@ -147,7 +147,7 @@ def test_of_a_kai_queue_whose_resources_weigh_alike_nothing_is_lost() -> None:
     assert lost == {"spec.resources.cpu.overQuotaWeight", "spec.resources.memory.overQuotaWeight"}
 
 
-def test_entries_of_a_list_are_told_what_their_list_is_told() -> None:
+def test_entries_of_a_list_have_the_finding_of_their_list() -> None:
     group = {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -157,7 +157,7 @@ def test_entries_of_a_list_are_told_what_their_list_is_told() -> None:
     assert all("subGroupPolicy" in each.message for each in findings(group))
 
 
-def test_what_carries_koordinators_keys_is_koordinators() -> None:
+def test_object_with_koordinator_keys_belongs_to_koordinator() -> None:
     group = {
         "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
         "kind": "PodGroup",

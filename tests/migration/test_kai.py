@@ -1,4 +1,4 @@
-"""Queues and groups in the place of KAI's: what they say, and in which order they can be applied."""
+"""Queues and groups that replace KAI's: their fields, and their order of application."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def made(found: ObjectFinding) -> dict[str, Any]:
 
 
 def write(tmp_path: Path, *texts: str) -> list[dict[str, Any]]:
-    """What `kubectl apply -f` would apply, in its order."""
+    """Return the objects that `kubectl apply -f` would apply, in its order."""
     (tmp_path / "in.yaml").write_text("---\n".join(texts))
     arguments = ["migrate", "--from", str(tmp_path / "in.yaml"), "--write", str(tmp_path / "out")]
     CliRunner().invoke(cli, arguments)
@@ -69,7 +69,7 @@ def test_files_in_the_order_of_their_names_can_be_applied_one_after_the_other(tm
     assert len(catalog.all()) == 4
 
 
-def test_a_circle_of_queues_is_written_too_and_told(tmp_path: Path) -> None:
+def test_cyclic_queues_are_written_and_reported(tmp_path: Path) -> None:
     texts = [queue("a", "{parentQueue: b}"), queue("b", "{parentQueue: a}")]
     assert {each["metadata"]["name"] for each in write(tmp_path, *texts)} == {"a", "b"}
     found = examined(*texts)
@@ -91,7 +91,7 @@ def test_where_nothing_can_be_written_one_line_says_so(tmp_path: Path, place: st
     assert result.stderr.count("\n") == 1
 
 
-def test_a_queue_called_root_gets_another_name_wherever_it_stands() -> None:
+def test_queue_called_root_is_renamed_in_every_reference() -> None:
     found = examined(
         queue("root", "{resources: {gpu: {quota: 2}}}"),
         queue("child", "{parentQueue: root}"),
@@ -116,19 +116,19 @@ spec:
     assert annotations == {"scheduling.volcano.sh/queue-name": "kai-root"}
 
 
-def test_a_parent_that_was_not_given_is_told_as_the_webhook_would() -> None:
+def test_missing_parent_is_reported_in_the_words_of_the_webhook() -> None:
     fields = examined(queue("child", "{parentQueue: dept}"))["child"].fields
     assert any("failed to get parent queue dept" in each.message for each in fields)
     assert examined(queue("child", "{parentQueue: default}"))["child"].verdict is MigrationVerdict.CHANGE
 
 
-def test_a_queue_that_the_webhook_would_refuse_is_told_so() -> None:
+def test_queue_that_the_webhook_would_refuse_is_reported() -> None:
     found = examined(queue("q", "{resources: {gpu: {quota: 4, limit: 2}}}"))["q"]
     assert found.verdict is MigrationVerdict.NOT_HONOURED
     assert "must be <= capability" in said(found)[""].message
 
 
-def test_a_quota_of_all_there_is_has_to_be_written_by_whoever_knows_how_much_that_is() -> None:
+def test_unlimited_quota_must_be_filled_in_by_an_administrator() -> None:
     found = examined(queue("q", "{resources: {cpu: {quota: -1, limit: -1}}}"))["q"]
     assert "deserved" not in made(found)["spec"]
     assert "write spec.deserved.cpu as large as" in said(found)["spec.resources.cpu.quota"].message
@@ -142,7 +142,7 @@ def test_queues_below_one_of_which_that_has_to_be_written_work_after_it_is() -> 
     assert "until dept has the deserved amounts of its children" in said(found)[""].message
 
 
-def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
+def test_queues_that_deserve_more_than_their_parent_are_refused() -> None:
     parent = queue("dept", "{resources: {gpu: {quota: 1}}}")
     found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
     assert found.verdict is MigrationVerdict.NOT_HONOURED
@@ -159,7 +159,7 @@ def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
         ("{resources: {memory: {quota: -3}}}", "spec.resources.memory.quota", "is negative"),
     ],
 )
-def test_what_is_not_taken_over_is_said(spec: str, field: str, words: str) -> None:
+def test_fields_without_an_equivalent_are_reported(spec: str, field: str, words: str) -> None:
     told = said(examined(queue("q", spec))["q"])[field]
     assert told.verdict is MigrationVerdict.NOT_HONOURED
     assert words in told.message

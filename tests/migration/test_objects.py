@@ -1,4 +1,4 @@
-"""Objects that are not whole, or that only others make wrong, are told as the scheduler would take them."""
+"""Incomplete objects, and objects invalidated by other ones, are reported as the scheduler would treat them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITHOUT_SPEC = [
 
 
 @pytest.mark.parametrize(("api_version", "kind", "verdict"), WITHOUT_SPEC, ids=[each[1] for each in WITHOUT_SPEC])
-def test_an_object_without_a_spec_is_what_its_reader_makes_of_it(
+def test_object_without_a_spec_is_reported_as_its_reader_treats_it(
     api_version: str, kind: str, verdict: MigrationVerdict
 ) -> None:
     head = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a, namespace: t}}\n"
@@ -77,14 +77,14 @@ def clashing(*configured: Any) -> str:
 
 
 @pytest.mark.parametrize("ours", OURS, ids=[each["kind"] for each in OURS])
-def test_nobody_is_told_to_delete_our_own_webhooks(ours: dict[str, Any]) -> None:
+def test_deletion_of_our_own_webhooks_is_never_suggested(ours: dict[str, Any]) -> None:
     assert clashing(ours) == ""
     labels = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "Helm"}
     assert clashing({**ours, "metadata": {"name": "team-volcano-webhook", "labels": labels}}) == ""
     assert clashing({**ours, "metadata": {"name": "team-volcano-webhook"}}) == ""
 
 
-def test_a_webhook_that_is_only_called_like_ours_is_told() -> None:
+def test_webhook_named_like_ours_is_reported() -> None:
     rules = [{"apiGroups": ["batch.volcano.sh"]}]
     hooks = [{"name": "jobs.volcano.sh", "rules": rules}]
     labels = {"app.kubernetes.io/name": "volcano"}
@@ -102,7 +102,7 @@ def hypernode(name: str, tier: int, *members: str) -> str:
     return f"{head}spec: {{tier: {tier}, members: [{nested}]}}\n"
 
 
-def test_a_hypernode_that_names_one_that_is_not_there_is_told_as_the_scheduler_does() -> None:
+def test_hypernode_with_a_missing_member_is_reported_in_the_words_of_the_scheduler() -> None:
     told = objected_in(hypernode("rack", 2, "gone"))["spec.members[0].selector.exactMatch.name"]
     assert (told.verdict, told.message) == (
         MigrationVerdict.CHANGE,
@@ -110,7 +110,7 @@ def test_a_hypernode_that_names_one_that_is_not_there_is_told_as_the_scheduler_d
     )
 
 
-def test_a_hypernode_that_is_its_own_member_is_told_as_the_scheduler_does() -> None:
+def test_hypernode_that_is_its_own_member_is_reported_in_the_words_of_the_scheduler() -> None:
     told = objected_in(hypernode("rack", 2, "rack"))["spec.members[0].selector.exactMatch.name"]
     assert "cannot be its member" in told.message
 
@@ -120,7 +120,7 @@ def test_hypernodes_that_fit_together_work_as_they_are() -> None:
     assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
 
-def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
+def test_members_of_hypernodes_are_not_checked_after_an_incomplete_list() -> None:
     examiner = Examiner(readers=READERS)
     examiner.references.partial.add("HyperNode")
     examiner.add(yaml.safe_load(hypernode("rack", 2, "gone")))
@@ -135,7 +135,7 @@ def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
     [("{}", "has no name"), ("{name: ''}", "has no name"), ("{name: 5}", "5 is not a string")],
 )
 @pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
-def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> None:
+def test_invalid_name_is_reported(kind: str, metadata: str, words: str) -> None:
     text = f"apiVersion: scheduling.volcano.sh/v1beta1\nkind: {kind}\nmetadata: {metadata}\nspec: {{}}\n"
     told = objected_in(text)["metadata.name"]
     assert told.verdict is MigrationVerdict.NOT_HONOURED
@@ -146,7 +146,7 @@ def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> No
 
 
 @pytest.mark.parametrize("data", ["[a]", "{volcano-scheduler.conf: 5}", "{}", "null"])
-def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) -> None:
+def test_config_map_of_volcanos_scheduler_without_a_policy_is_reported(data: str) -> None:
     head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
     assert "contains no policy" in objected_in(f"{head}data: {data}\n")["data"].message
     assert not examined(f"{head.replace('volcano-scheduler-configmap', 'other')}data: {data}\n")
@@ -155,7 +155,7 @@ def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) 
 # --- words of which the API server knows all
 
 
-def test_a_word_that_the_api_server_would_refuse_is_told() -> None:
+def test_value_that_the_api_server_would_refuse_is_reported() -> None:
     told = objected_in("""
 apiVersion: batch.volcano.sh/v1alpha1
 kind: CronJob
@@ -177,7 +177,7 @@ def test_the_number_of_pods_that_a_group_announces_is_read_by_either_name() -> N
     assert not objected_in(f'{head}spec: {{minMember: 1, minResources: {{count/pods: "5"}}}}\n')
 
 
-def test_nobody_has_to_change_the_group_that_a_controller_makes() -> None:
+def test_group_created_by_a_controller_needs_no_change() -> None:
     text = """
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
@@ -187,7 +187,7 @@ spec: {minMember: 1, minResources: {count/pods: "1", pods: "1", requests.cpu: "1
     owners = ", ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, controller: true}]"
     assert not objected_in(text.replace(" OWNERS", owners))
     written = objected_in(text.replace(" OWNERS", ""))
-    # (What it says of limits counts against quotas.)
+    # (Its limits count against quotas.)
     assert set(written) == {"spec.minResources[requests.cpu]"}
 
 
@@ -209,7 +209,7 @@ spec: {minMember: 1}
 
 @pytest.mark.parametrize("text", [JOB, GROUP], ids=["Job", "PodGroup"])
 @pytest.mark.parametrize("key", ["sla-waiting-time", "volcano.sh/sla-waiting-time"])
-def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key: str) -> None:
+def test_waiting_time_of_a_group_is_read_and_an_invalid_one_reported(text: str, key: str) -> None:
     field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
     (found,) = examined(text.replace("KEY", key).replace("VALUE", "1h"))
     assert {each.field: each.verdict for each in found.fields}[field] is MigrationVerdict.WORKS
@@ -221,7 +221,7 @@ def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key
 # --- the field at fault
 
 
-def test_a_step_that_waits_for_nobody_is_told_where_it_says_so() -> None:
+def test_flow_step_without_a_dependency_target_is_reported_at_its_field() -> None:
     told = objected_in("""
 apiVersion: flow.volcano.sh/v1alpha1
 kind: JobFlow
@@ -231,7 +231,7 @@ spec: {flows: [{name: a}, {name: b, dependsOn: {targets: [a]}}, {name: c, depend
     assert list(told) == ["spec.flows[2].dependsOn.targets[0]"]
 
 
-def test_a_schedule_and_its_time_zone_are_told_each() -> None:
+def test_schedule_and_its_time_zone_are_reported_separately() -> None:
     def cron_job(schedule: str, zone: str) -> str:
         job = "{tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: c, image: x}]}}}]}"
         head = "apiVersion: batch.volcano.sh/v1alpha1\nkind: CronJob\nmetadata: {name: c, namespace: t}\n"

@@ -1,4 +1,6 @@
-"""Jobs whose operators write the scheduler's name into their pods: the operators are told, not the templates."""
+"""Jobs whose operators write the scheduler's name into their pods: the finding is about the operator, not the
+template.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,10 @@ def called(found: list[ObjectFinding], kind: str) -> ObjectFinding:
     ],
 )
 @pytest.mark.parametrize("stated", ["", "volcano"])
-def test_a_job_is_told_how_its_operator_has_to_be_started(
+def test_job_names_the_option_of_its_operator(
     kind: str, api_version: str, field: str, option: str, stated: str
 ) -> None:
-    """Whether its template names Volcano, or only its pods show that the operator does."""
+    """Its template names Volcano, or its pods show that the operator does."""
     texts = job(kind, api_version, field, stated), pod(owned(kind, "a", api_version))
     found = examined(*texts)
     for each in (kind, "Pod"):
@@ -57,13 +59,13 @@ def test_a_job_is_told_how_its_operator_has_to_be_started(
     assert "phalanx scheduler --scheduler-name phalanx --scheduler-name volcano" in summary(found).steps
 
 
-def test_a_job_whose_operator_writes_nobodys_name_is_not_told() -> None:
+def test_job_whose_operator_writes_no_scheduler_name_gets_no_finding() -> None:
     assert not examined(job("PyTorchJob", "kubeflow.org/v1", "pytorchReplicaSpecs"))
     of_ours = pod(owned("PyTorchJob", "a", "kubeflow.org/v1"), "phalanx")
     assert not examined(job("PyTorchJob", "kubeflow.org/v1", "pytorchReplicaSpecs"), of_ours)
 
 
-def test_the_group_that_an_operator_made_shows_whose_name_it_writes() -> None:
+def test_group_created_by_an_operator_shows_the_name_that_it_writes() -> None:
     group = f"""
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
@@ -79,7 +81,7 @@ RAY_KEYS = (
 )
 
 
-def test_what_kuberay_writes_stays_served_and_what_it_copies_is_not_told() -> None:
+def test_scheduler_name_written_by_kuberay_stays_served_and_its_copies_get_no_finding() -> None:
     found = examined(
         job("RayJob", "ray.io/v1", "rayClusterSpec", metadata=RAY_KEYS),
         job("RayCluster", "ray.io/v1", "groups", metadata=f"{RAY_KEYS}, {owned('RayJob', 'a', 'ray.io/v1')}"),
@@ -96,19 +98,19 @@ def test_what_kuberay_writes_stays_served_and_what_it_copies_is_not_told() -> No
     assert not any("is enough" in step for step in steps)
 
 
-def test_nobody_is_told_to_edit_what_an_operator_has_made() -> None:
+def test_edit_of_an_operators_objects_is_never_suggested() -> None:
     text = job("RayCluster", "ray.io/v1", "groups", "volcano", owned("RayJob", "a", "ray.io/v1"))
     (said,) = objected_in(text).values()
     assert said.message == "RayJob a creates it: see the finding about that object"
 
 
-def test_a_name_that_nobody_knows_is_not_served() -> None:
+def test_unknown_scheduler_name_is_not_served() -> None:
     text = pod("", "somebody", "scheduling.x-k8s.io/pod-group: g")
     assert "scheduler somebody is unknown" in objected_in(text)["spec.schedulerName"].message
     assert not any("somebody" in step for step in summary(examined(text)).steps)
 
 
-def test_what_our_scheduler_writes_down_is_nobodys_policy() -> None:
+def test_record_of_our_scheduler_is_no_policy_to_migrate() -> None:
     labels = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
     head = {"name": "phalanx-policy-in-force", "namespace": "kube-system", "labels": labels}
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head, "data": {"policy.yaml": "actions: x"}}

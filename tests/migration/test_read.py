@@ -1,4 +1,4 @@
-"""The cluster is read with lists alone; what cannot be read is named, and the rest is told."""
+"""The cluster is read with lists alone; unreadable kinds are named, and the remaining ones reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespa
 
 
 class Server(KubeClient):
-    """Answers with the pages that it was given, or with what went wrong."""
+    """A server that answers with the given pages, or with the given error."""
 
     def __init__(self, *answers: list[str] | ApiError) -> None:
         self.answers = list(answers)
@@ -46,19 +46,19 @@ async def test_every_page_is_asked_for_and_nothing_but_read() -> None:
     assert source.missing == []
 
 
-async def test_what_may_not_be_listed_is_named() -> None:
+async def test_forbidden_kind_is_named() -> None:
     source = Source(Examiner())
     assert await names(Server(ApiError(403, "Forbidden", "queues is forbidden")), source) == []
     assert source.missing == ["queues.scheduling.volcano.sh: queues is forbidden"]
 
 
-async def test_a_list_that_breaks_off_is_named_and_what_came_is_told() -> None:
+async def test_interrupted_list_is_named_and_its_received_part_reported() -> None:
     source = Source(Examiner())
     assert await names(Server(["a"], ApiError(410, "Expired", "the list is too old")), source) == ["a"]
     assert source.missing == ["queues.scheduling.volcano.sh: the list is too old"]
 
 
-async def test_what_is_not_served_is_none_of_this_cluster() -> None:
+async def test_kind_that_is_not_served_is_ignored() -> None:
     source = Source(Examiner())
     assert await names(Server(ApiError(404, "NotFound", "no")), source) == []
     assert source.missing == []
@@ -70,8 +70,9 @@ async def test_a_server_that_fails_is_not_taken_for_an_empty_one() -> None:
 
 
 class Cluster(KubeClient):
-    """Serves Queues, Koordinator's quotas and PodGroups, each with a name that nobody has; `refused` may not be
-    listed."""
+    """A cluster with Queues, Koordinator's quotas and PodGroups, each referring to a missing name; `refused`
+    may not be listed.
+    """
 
     def __init__(self, *refused: str) -> None:
         self.refused = refused
@@ -126,11 +127,11 @@ async def missing_names(cluster: Cluster, namespace: str | None = None) -> set[s
     return {kind for kind, words in said.items() if "not found" in words or "does not exist" in words}
 
 
-async def test_names_that_nobody_in_the_cluster_has_are_told() -> None:
+async def test_references_to_missing_names_are_reported() -> None:
     assert await missing_names(Cluster()) == {"Queue", "ElasticQuota", "PodGroup"}
 
 
-async def test_nobody_is_missing_of_whom_not_all_were_read() -> None:
+async def test_missing_names_are_not_reported_after_an_incomplete_list() -> None:
     assert await missing_names(Cluster("priorityclasses")) == {"Queue", "ElasticQuota"}
     assert await missing_names(Cluster(), "n") == {"Queue", "PodGroup"}
 
@@ -159,7 +160,7 @@ class Workloads(Cluster):
         return json.dumps({"metadata": {}, "items": items.get(plural, [])}).encode()
 
 
-async def test_whoever_would_make_pods_for_an_old_scheduler_is_told_even_without_pods() -> None:
+async def test_owner_whose_pods_would_use_an_old_scheduler_is_reported_without_pods() -> None:
     source = Source(Examiner())
     await read_cluster_objects(Workloads(), source, None)
     told = {(each.kind, each.name) for each in source.examiner.found}

@@ -1,4 +1,4 @@
-"""What scheduler, controllers or webhook would say no to does not work as it is, and is told in their words."""
+"""An object that scheduler, controllers or webhook would refuse is reported as broken, in their words."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_job_that_the_controllers_would_not_begin_is_not_honoured(part: str, f
 
 
 @pytest.mark.parametrize(("part", "field", "words"), REFUSED)
-def test_so_is_what_makes_such_jobs(part: str, field: str, words: str) -> None:
+def test_template_or_cron_job_of_a_refused_job_is_not_honoured(part: str, field: str, words: str) -> None:
     template = job(f"{part}, {TASKS}", "JobTemplate", "flow.volcano.sh/v1alpha1")
     cron = job(
         f'schedule: "* * * * *", jobTemplate: {{spec: {{schedulerName: phalanx, {part}, {TASKS}}}}}', "CronJob"
@@ -55,7 +55,7 @@ def test_so_is_what_makes_such_jobs(part: str, field: str, words: str) -> None:
     assert {of_template.verdict, of_cron.verdict} == {MigrationVerdict.NOT_HONOURED}
 
 
-def test_all_that_is_against_a_job_is_told_at_once() -> None:
+def test_all_mistakes_of_a_job_are_reported_at_once() -> None:
     (found,) = examined(job(f"minAvailable: 3, plugins: {{nosuchplugin: []}}, {TASKS}"))
     assert objected(found).keys() == {"spec.minAvailable", "spec.plugins.nosuchplugin"}
 
@@ -74,7 +74,7 @@ def test_a_job_that_was_begun_is_finished_unless_its_plugins_are_unknown_here() 
     assert "failed to get plugin nosuchplugin" in objected(lost)["spec.plugins.nosuchplugin"].message
 
 
-def test_a_flow_whose_steps_wait_for_nobody_is_not_honoured() -> None:
+def test_flow_with_a_missing_dependency_is_not_honoured() -> None:
     flow = "flows: [{name: a, dependsOn: {targets: [b]}}]"
     (found,) = examined(job(flow, "JobFlow", "flow.volcano.sh/v1alpha1").replace("schedulerName: phalanx, ", ""))
     assert found.verdict is MigrationVerdict.NOT_HONOURED
@@ -126,7 +126,7 @@ def test_parents_may_come_later_and_roots_are_always_there() -> None:
     assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
 
-def test_of_kinds_that_were_read_in_part_nothing_is_missing() -> None:
+def test_references_to_kinds_read_in_part_are_not_reported_as_missing() -> None:
     found = examined(queue("a", "gone"), quota("q", "gone"), partial=("Queue", "ElasticQuota"))
     assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
@@ -200,7 +200,7 @@ def kai_queue(**gpu: Any) -> ObjectFinding:
     return found
 
 
-def test_that_half_a_card_is_lost_is_said() -> None:
+def test_loss_of_half_a_card_is_reported() -> None:
     found = kai_queue(quota=4.5, limit=8)
     told = objected(found)
     assert "4.5 is rounded down to 4: 0.5 of a GPU is lost" in told["spec.resources.gpu.quota"].message
@@ -223,7 +223,7 @@ def test_a_weight_that_no_queue_here_can_have_is_not_honoured(weight: float, wor
     assert words in told.message
 
 
-def test_a_mistyped_preemptibility_is_said_and_not_dropped() -> None:
+def test_mistyped_preemptibility_is_reported() -> None:
     def told(word: str) -> FieldFinding:
         spec = f"spec: {{preemptibility: {word}}}"
         head = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: n}\n"
@@ -236,7 +236,7 @@ def test_a_mistyped_preemptibility_is_said_and_not_dropped() -> None:
     assert "neither preemptible nor non-preemptible" in mistyped.message
 
 
-def test_nonstrict_is_not_honoured_wherever_it_stands() -> None:
+def test_nonstrict_is_not_honoured_in_any_position() -> None:
     prefix = "gang.scheduling.koordinator.sh/"
     pod = f"""
 apiVersion: v1
@@ -251,7 +251,7 @@ spec: {{schedulerName: phalanx, containers: [{{name: c, image: x}}]}}
     assert objected(found)[f"metadata.annotations[{prefix}mode]"].verdict is MigrationVerdict.NOT_HONOURED
 
 
-def test_a_reservation_that_holds_what_pods_have_works_once_that_is_left_out() -> None:
+def test_reservation_of_running_pods_resources_works_without_that_field() -> None:
     reservation = """
 apiVersion: scheduling.koordinator.sh/v1alpha1
 kind: Reservation
@@ -266,7 +266,7 @@ spec:
     assert (told.verdict, "remove it" in told.message) == (MigrationVerdict.CHANGE, True)
 
 
-def test_the_steps_do_not_ask_for_what_was_just_written() -> None:
+def test_steps_do_not_repeat_the_written_objects() -> None:
     found = examined("apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\nspec: {priority: 1}\n")
     assert summary(found).steps[0].startswith("phalanx migrate --write DIR")
     steps = summary(found, written="moved/").steps

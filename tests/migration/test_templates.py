@@ -70,7 +70,7 @@ MAKERS = [
 
 
 @pytest.mark.parametrize(("make", "place"), MAKERS, ids=["Job", "CronJob", "JobTemplate", "JobFlow"])
-def test_a_task_that_names_another_scheduler_than_its_job_is_told_so(make: Any, place: str) -> None:
+def test_task_with_another_scheduler_than_its_job_is_reported(make: Any, place: str) -> None:
     found = objected_in(make(f"schedulerName: phalanx, tasks: [{task('volcano')}]"))
     (field,) = found
     assert field == f"{place}.tasks[0].template.spec.schedulerName"
@@ -79,7 +79,7 @@ def test_a_task_that_names_another_scheduler_than_its_job_is_told_so(make: Any, 
 
 
 @pytest.mark.parametrize(("make", "place"), MAKERS, ids=["Job", "CronJob", "JobTemplate", "JobFlow"])
-def test_the_job_and_its_tasks_are_told_each(make: Any, place: str) -> None:
+def test_job_and_its_tasks_are_reported_separately(make: Any, place: str) -> None:
     found = objected_in(
         make(f"schedulerName: volcano, tasks: [{task('volcano')}, {task().replace('name: w', 'name: v')}]")
     )
@@ -92,7 +92,7 @@ def test_the_scheduler_that_a_task_names_is_served_from_the_first_step_on() -> N
 
 
 @pytest.mark.parametrize("key", ["volcano.sh/qos-level", "scheduling.koordinator.sh/device-joint-allocate"])
-def test_what_stands_on_a_template_is_judged_in_a_job_as_on_a_deployment_and_on_a_pod(key: str) -> None:
+def test_template_has_equal_findings_in_a_job_a_deployment_and_a_pod(key: str) -> None:
     annotations = f'annotations: {{{key}: "x"}}'
     spec = "spec: {schedulerName: phalanx, containers: [{name: c}]}"
     texts = {
@@ -113,7 +113,7 @@ DEVICE_KEYS = ["device-joint-allocate", "device-allocate-hint", "gpu-partition-s
 
 
 @pytest.mark.parametrize("key", DEVICE_KEYS)
-def test_what_koordinators_pods_ask_of_their_devices_together_is_not_honoured(key: str) -> None:
+def test_joint_device_allocation_of_koordinator_pods_is_not_honoured(key: str) -> None:
     field = f"metadata.annotations[scheduling.koordinator.sh/{key}]"
     said = objected_in(f"""
 apiVersion: v1
@@ -126,7 +126,7 @@ spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
     assert "without the plugin it is ignored" in said.message
 
 
-def test_a_daemon_set_of_an_old_scheduler_is_told_and_patched() -> None:
+def test_daemon_set_of_an_old_scheduler_is_reported_and_patched() -> None:
     (found,) = examined("""
 apiVersion: apps/v1
 kind: DaemonSet
@@ -164,7 +164,7 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize(("api_version", "kind", "spec", "fields"), OPERATORS, ids=[each[1] for each in OPERATORS])
-def test_whoevers_template_names_an_old_scheduler_is_told(
+def test_every_kind_whose_template_names_an_old_scheduler_is_reported(
     api_version: str, kind: str, spec: str, fields: set[str]
 ) -> None:
     found = objected_in(
@@ -173,7 +173,7 @@ def test_whoevers_template_names_an_old_scheduler_is_told(
     assert set(found) == fields
 
 
-def test_a_kind_that_nobody_here_reads_is_named_as_such() -> None:
+def test_kind_without_a_reader_is_named_as_such() -> None:
     found = objected_in(f"""
 apiVersion: example.com/v1
 kind: Training
@@ -184,7 +184,7 @@ spec: {{deep: [{{{TEMPLATE}}}]}}
     assert "Phalanx does not read a Training" in found["kind"].message
 
 
-def test_a_scheduler_that_is_named_outside_of_templates_is_told() -> None:
+def test_scheduler_named_outside_of_templates_is_reported() -> None:
     found = objected_in("""
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -194,7 +194,7 @@ spec: {schedulerName: volcano, templates: [{name: x, container: {image: x}}]}
     assert "spec.schedulerName" in found
 
 
-def test_the_batch_scheduler_of_a_spark_application_is_told_and_served() -> None:
+def test_batch_scheduler_of_a_spark_application_is_reported_and_served() -> None:
     text = """
 apiVersion: sparkoperator.k8s.io/v1beta2
 kind: SparkApplication
@@ -208,7 +208,7 @@ spec: {batchScheduler: volcano, driver: {cores: 1}}
     assert not examined(text.replace("volcano", "yunikorn"))
 
 
-def test_what_names_none_of_the_old_schedulers_is_left_out() -> None:
+def test_objects_without_an_old_scheduler_are_omitted() -> None:
     assert not examined("""
 apiVersion: apps/v1
 kind: Deployment
@@ -222,7 +222,7 @@ spec: {headGroupSpec: {template: {spec: {schedulerName: my-own, containers: [{na
 """)
 
 
-def test_what_stands_on_a_workload_itself_is_told_there() -> None:
+def test_annotations_of_a_workload_itself_are_reported_there() -> None:
     (found,) = examined("""
 apiVersion: batch/v1
 kind: Job
@@ -250,7 +250,7 @@ FOUND_ON_JOB = {
 }
 
 
-def test_nobody_writes_into_what_kueue_copies_from_a_job() -> None:
+def test_templates_copied_by_kueue_from_a_job_are_not_patched() -> None:
     found = objected_in("""
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: Workload
@@ -271,7 +271,7 @@ KAI_KEYS = [
 
 
 @pytest.mark.parametrize(("key", "instead"), KAI_KEYS)
-def test_words_of_kai_on_pods_have_what_stands_for_them(key: str, instead: str) -> None:
+def test_kai_annotations_of_pods_have_replacements(key: str, instead: str) -> None:
     field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
     said = objected_in(f"""
 apiVersion: v1
@@ -283,7 +283,7 @@ spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
     assert instead in said[field].message
 
 
-def test_what_is_read_on_pods_alone_belongs_into_the_template() -> None:
+def test_annotation_read_only_on_pods_has_to_be_in_the_template() -> None:
     found = objected_in(f"""
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob

@@ -1,4 +1,4 @@
-"""What PromQL asks for: every metric with the labels that it is asked for by."""
+"""Metrics that PromQL queries name, each with the labels that they use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import promql_parser
 
 from phalanx.daemon.metrics.families import FAMILIES, Kind
 
-# What Prometheus adds to every sample, and what it makes itself.
+# Labels that Prometheus adds to every sample, and its own metrics.
 _TARGET = {"job", "instance"}
 _OTHERS = {"up": set[str](), "process_resident_memory_bytes": set[str]()}
 _PARTS = ("expr", "lhs", "rhs", "vector_selector", "param")
 
 
 def faults(query: str) -> list[str]:
-    """Why a query cannot get what it asks for."""
+    """Return the reasons why a query can find no series."""
     expression = promql_parser.parse(query)
     return [*_faults(expression), *_grouping(expression)]
 
@@ -51,7 +51,7 @@ def _grouping(expression: Any) -> Iterator[str]:
 
 
 def labels_of(name: str) -> set[str] | None:
-    """The labels of a series, None where nobody serves it."""
+    """Return the labels of a series, None where it is not exported."""
     if name in _OTHERS:
         return _OTHERS[name]
     family = FAMILIES.get(name)

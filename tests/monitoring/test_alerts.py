@@ -1,4 +1,4 @@
-"""Alerts ask for what there is, say what to do, and fire when they should."""
+"""Alerts query exported metrics, state a fix, and fire under their condition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_alert_asks_for_metrics_and_labels_that_there_are(alert: dict[str, An
 
 
 @each_alert
-def test_an_alert_says_what_is_wrong_and_where_it_says_what_to_do(alert: dict[str, Any]) -> None:
+def test_alert_states_the_problem_and_links_its_fix(alert: dict[str, Any]) -> None:
     notes = alert["annotations"]
     assert set(notes) == {"summary", "description", "runbook_url"}
     assert notes["summary"].endswith(".")
@@ -52,7 +52,7 @@ def test_every_section_is_of_an_alert() -> None:
 
 
 @each_alert
-def test_an_alert_is_tried_with_what_makes_it_fire_and_with_what_does_not(alert: dict[str, Any]) -> None:
+def test_alert_is_tested_with_data_that_fires_it_and_data_that_does_not(alert: dict[str, Any]) -> None:
     tried = [check for case in CASES for check in case["alert_rule_test"] if check["alertname"] == alert["alert"]]
     assert {bool(check["exp_alerts"]) for check in tried} == {True, False}
 

@@ -33,14 +33,14 @@ GRAPHS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 
 
 def expressions(panel: dict[str, Any]) -> Iterator[str]:
-    """As Prometheus gets them: Grafana's variables replaced."""
+    """Return the queries as Prometheus receives them: Grafana's variables are replaced."""
     for target in panel["targets"]:
         yield (
             target["expr"].replace("$__rate_interval", "5m").replace("$job", "phalanx").replace("$resource", "cpu")
         )
 
 
-def test_what_is_committed_is_what_is_made() -> None:
+def test_committed_board_equals_the_generated_one() -> None:
     again = "run `python deploy/monitoring/generate.py`"
     for path, content in generate.files().items():
         assert path.read_text("utf-8") == content, again
@@ -81,10 +81,10 @@ def test_a_panel_asks_for_metrics_and_labels_that_there_are(panel: dict[str, Any
             assert label == "instance" or any(label in labels.split(", ") for labels in kept)
 
 
-def test_what_an_alert_looks_at_is_on_the_board() -> None:
+def test_metrics_of_alerts_are_on_the_board() -> None:
     shown = {name for panel in GRAPHS for expression in expressions(panel) for name in metrics(expression)}
     asked = {name for alert in ALERTS for name in metrics(alert["expr"])}
-    # Whether Prometheus reaches it, and what is 0 or 1, is for alerts.
+    # Reachability and metrics of 0 or 1 are for alerts only.
     assert asked - shown <= {
         "up",
         "phalanx_ready",

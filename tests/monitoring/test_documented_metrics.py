@@ -25,7 +25,7 @@ def made_anew(text: str) -> str:
 
 
 def test_the_tables_are_current() -> None:
-    """`python -m tests.monitoring.test_documented_metrics` writes them anew."""
+    """`python -m tests.monitoring.test_documented_metrics` rewrites the tables."""
     text = DOCUMENT.read_text("utf-8")
     assert text == made_anew(text)
 

@@ -55,7 +55,7 @@ class Stream:
         return event["type"], event["object"].get("metadata", {}).get("name", "")
 
     async def quiet(self) -> bool:
-        """Whether nothing arrives although everything written so far has been handed out."""
+        """Return whether nothing arrives after all written events were delivered."""
         try:
             async with asyncio.timeout(0.05):
                 line = await self._response.content.readline()

@@ -1,4 +1,4 @@
-"""Rules against each other: whoever is allowed to grant a rule can already do everything that it allows."""
+"""Comparison of rules: a user may grant a rule only with all of its rights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REQUESTS = st.one_of(
 @pytest.mark.thorough
 @settings(max_examples=examples(100))
 @given(held=st.lists(RULES, max_size=3), asked=RULES, request=REQUESTS)
-def test_what_is_not_missing_can_be_done_already(
+def test_rights_not_missing_are_already_granted(
     held: list[PolicyRule], asked: PolicyRule, request: Attributes
 ) -> None:
     if not missing(held, [asked]) and asked.allows(request):
@@ -53,13 +53,13 @@ def test_what_is_not_missing_can_be_done_already(
 @pytest.mark.thorough
 @settings(max_examples=examples(100))
 @given(rules=st.lists(RULES, max_size=3))
-def test_nobody_lacks_what_he_holds(rules: list[PolicyRule]) -> None:
+def test_no_right_is_missing_from_equal_rules(rules: list[PolicyRule]) -> None:
     assert missing(rules, rules) == []
 
 
 @pytest.mark.thorough
 @settings(max_examples=examples(100))
 @given(rules=st.lists(RULES, max_size=3), request=REQUESTS)
-def test_rules_put_together_allow_what_their_parts_do(rules: list[PolicyRule], request: Attributes) -> None:
+def test_combined_rules_allow_the_union_of_their_rights(rules: list[PolicyRule], request: Attributes) -> None:
     parts = compact(missing([], rules))
     assert any(rule.allows(request) for rule in parts) == any(rule.allows(request) for rule in rules)

@@ -113,13 +113,13 @@ class Kubectl:
         return out
 
     async def fails(self, command: str, *more: str, stdin: str = "") -> str:
-        """What a command that must fail says."""
+        """Run a command that must fail and return its message."""
         code, _, err = await self.run(*command.split(), *more, stdin=stdin)
         assert code != 0
         return err
 
     async def says(self, stream: asyncio.StreamReader | None, words: str) -> str:
-        """Read what a command that goes on says, up to the line with these words."""
+        """Read the output of a running command, up to the line with these words."""
         assert stream is not None
         said = ""
         async with asyncio.timeout(60):
@@ -130,7 +130,7 @@ class Kubectl:
         return said
 
     async def watches(self, count: int) -> None:
-        """Wait until so many watches are open."""
+        """Wait until `count` watches are open."""
         async with asyncio.timeout(60):
             while len(self.server._endpoint.watches) < count:  # noqa: ASYNC110 - the state is the server's
                 await asyncio.sleep(0.005)
@@ -317,7 +317,7 @@ async def test_nodes_are_tainted_cordoned_and_drained(kubectl: Kubectl) -> None:
     async with asyncio.timeout(60):
         while not api.record(pods, "default", "web").terminating:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    await kubectl("delete pod web --grace-period=0 --force")  # what its kubelet would do
+    await kubectl("delete pod web --grace-period=0 --force")  # the part of its kubelet
     assert "drained" in await drain
 
 
@@ -374,5 +374,5 @@ async def test_explain_knows_the_fields_of_built_in_kinds(kubectl: Kubectl) -> N
     assert "minCount" in await kubectl("explain podgroups.spec.schedulingPolicy.gang")
 
 
-async def test_a_wrong_token_is_told_apart(kubectl: Kubectl) -> None:
+async def test_wrong_token_is_distinguished_from_a_missing_right(kubectl: Kubectl) -> None:
     assert "logged in" in await kubectl.fails("get pods --token=wrong")

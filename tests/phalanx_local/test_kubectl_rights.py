@@ -1,4 +1,4 @@
-"""A real kubectl asks what it may do, and acts as a tenant and as others."""
+"""A real kubectl that queries its rights, and acts as a tenant and under impersonation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rules: []
 """
 
 
-async def test_a_tenant_works_in_his_namespace(kubectl: Kubectl) -> None:
+async def test_tenant_works_in_its_namespace(kubectl: Kubectl) -> None:
     file = kubectl.home / "team.kubeconfig"
     kubectl.server.write_tenant_kubeconfig("team", file)
     tenant = ("--kubeconfig", str(file))
@@ -40,7 +40,7 @@ async def test_a_tenant_works_in_his_namespace(kubectl: Kubectl) -> None:
     assert "Forbidden" in await kubectl.fails("get pods --as=system:admin", *tenant)
 
 
-async def test_can_i_tells_the_truth(kubectl: Kubectl) -> None:
+async def test_can_i_agrees_with_the_authorizer(kubectl: Kubectl) -> None:
     assert await kubectl("auth can-i * * --all-namespaces") == "yes\n"
     file = kubectl.home / "team.kubeconfig"
     kubectl.server.write_tenant_kubeconfig("team", file)

@@ -78,7 +78,7 @@ def owned(obj: Obj, manager: str) -> Obj:
     return dict(entry(obj, manager)["fieldsV1"])
 
 
-def test_applying_creates_the_object_and_records_what_is_owned() -> None:
+def test_apply_creates_the_object_and_records_owned_fields() -> None:
     config = deployment(
         replicas=2,
         template={"spec": {"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80}]}]}},
@@ -123,7 +123,7 @@ def test_names_and_other_metadata_of_the_server_are_never_owned() -> None:
     assert owned(apply(None, config, lists=CONFIG_MAP), "me") == {"f:data": {"f:a": {}}}
 
 
-def test_applying_the_same_again_changes_nothing_not_even_the_time() -> None:
+def test_repeated_apply_changes_nothing_not_even_the_time() -> None:
     config = deployment(replicas=2)
     once = apply(None, config)
     assert apply(once, config, now=LATER) == once
@@ -134,7 +134,7 @@ def test_applying_something_else_moves_the_time() -> None:
     assert entry(apply(once, deployment(replicas=3), now=LATER), "me")["time"] == LATER
 
 
-def test_a_field_left_out_is_removed_when_nobody_else_owns_it() -> None:
+def test_omitted_field_without_another_owner_is_removed() -> None:
     once = apply(None, config_map(a="1", b="2"), lists=CONFIG_MAP)
     assert apply(once, config_map(a="1"), lists=CONFIG_MAP)["data"] == {"a": "1"}
 
@@ -166,13 +166,13 @@ def test_a_field_left_out_stays_when_an_updater_owns_it() -> None:
     assert apply(live, config_map(a="1"), "one", lists=CONFIG_MAP)["data"] == {"a": "1", "b": "3"}
 
 
-def test_fields_that_nobody_applied_are_left_alone() -> None:
+def test_fields_never_applied_are_not_changed() -> None:
     live = update(None, deployment(replicas=1, paused=True), "creator")
     result = apply(live, deployment(replicas=1), "me")
     assert result["spec"] == {"replicas": 1, "paused": True}
 
 
-def test_changing_what_another_applier_owns_is_a_conflict() -> None:
+def test_change_of_a_field_of_another_applier_is_a_conflict() -> None:
     live = apply(None, config_map(a="1"), "one", lists=CONFIG_MAP)
     with pytest.raises(ApplyConflict) as caught:
         apply(live, config_map(a="2"), "two", lists=CONFIG_MAP)
@@ -239,7 +239,7 @@ def test_items_of_map_lists_are_owned_one_by_one() -> None:
     assert sorted(item["name"] for item in env) == ["B", "C"]
 
 
-def test_an_item_that_two_own_goes_when_the_second_lets_go() -> None:
+def test_item_of_two_owners_is_removed_when_the_second_releases_it() -> None:
     def ports(*numbers: int) -> Obj:
         listed = [{"containerPort": number, "protocol": "TCP"} for number in numbers]
         container = {"name": "c", "ports": listed} if listed else {"name": "c"}
@@ -253,13 +253,13 @@ def test_an_item_that_two_own_goes_when_the_second_lets_go() -> None:
     assert "ports" not in live["spec"]["template"]["spec"]["containers"][0]
 
 
-def test_defaulted_fields_of_a_removed_item_go_with_it() -> None:
+def test_defaulted_fields_of_a_removed_item_are_removed() -> None:
     def containers(*names: str) -> Obj:
         return deployment(template={"spec": {"containers": [{"name": name, "image": "i"} for name in names]}})
 
     live = apply(None, containers("a", "b"))
     for container in live["spec"]["template"]["spec"]["containers"]:
-        container["imagePullPolicy"] = "Always"  # as defaulting does, owned by nobody
+        container["imagePullPolicy"] = "Always"  # as defaulting does, without an owner
     result = apply(live, containers("a"))
     assert [item["name"] for item in result["spec"]["template"]["spec"]["containers"]] == ["a"]
 
@@ -316,7 +316,7 @@ def test_the_first_apply_leaves_untracked_fields_to_a_manager_of_their_own() -> 
     assert owned(result, "me") == {"f:data": {"f:a": {}}}
 
 
-def test_kubectl_takes_over_what_its_client_side_apply_wrote() -> None:
+def test_kubectl_adopts_the_fields_of_its_client_side_apply() -> None:
     live = config_map(a="1")
     live["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/last-applied-configuration": (
@@ -343,7 +343,7 @@ def test_the_status_endpoint_owns_status_only_and_the_main_one_never_does() -> N
     assert entry(status, "two")["subresource"] == "status"
 
 
-def test_the_same_name_applying_to_status_is_another_manager() -> None:
+def test_manager_of_one_name_that_applies_to_status_is_another_manager() -> None:
     config = deployment(replicas=1)
     live = apply(None, config)
     config["status"] = {"replicas": 1}

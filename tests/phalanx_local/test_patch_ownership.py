@@ -90,7 +90,7 @@ def test_status_is_not_owned_through_the_main_endpoint() -> None:
     assert "f:status" not in fields(track(None, body), "m")
 
 
-def test_an_update_takes_what_it_changes_and_leaves_the_rest() -> None:
+def test_update_owns_only_its_changed_fields() -> None:
     created = track(None, pod(nodeSelector={"a": "1"}), "creator")
     changed = copy.deepcopy(created)
     changed["metadata"]["labels"]["app"] = "y"
@@ -102,7 +102,7 @@ def test_an_update_takes_what_it_changes_and_leaves_the_rest() -> None:
     assert times == {"creator": NOW, "editor": LATER}
 
 
-def test_removed_fields_are_owned_by_nobody() -> None:
+def test_removed_fields_have_no_owner() -> None:
     created = track(None, pod(nodeSelector={"a": "1"}), "creator")
     changed = copy.deepcopy(created)
     del changed["spec"]["nodeSelector"]
@@ -180,7 +180,7 @@ def test_an_object_without_managers_stays_untracked_on_update() -> None:
     assert "managedFields" not in track(live, changed)["metadata"]
 
 
-def test_no_more_than_ten_updaters_are_kept_apart() -> None:
+def test_at_most_ten_updaters_are_recorded_separately() -> None:
     live = track(None, pod(), "m00")
     for number in range(1, 15):
         changed = copy.deepcopy(live)

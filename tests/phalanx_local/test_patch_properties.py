@@ -96,7 +96,7 @@ def test_applying_twice_is_applying_once(base: Any, other: Any, spec: Any) -> No
 @pytest.mark.thorough
 @given(SPECS, SPECS)
 @settings(max_examples=examples(150), deadline=None)
-def test_a_forced_apply_gets_what_it_asks_for(base: Any, spec: Any) -> None:
+def test_forced_apply_sets_all_of_its_fields(base: Any, spec: Any) -> None:
     live = apply(apply(None, base, "one"), spec, "two", force=True)
     wanted = set(paths(owned_by_apply(LISTS.root.child("spec"), spec)))
     assert {path[1:] for path in members(live).get("two", set())} == wanted
@@ -112,7 +112,7 @@ def test_a_forced_apply_gets_what_it_asks_for(base: Any, spec: Any) -> None:
 @given(SPECS, SPECS)
 @settings(max_examples=examples(150), deadline=None)
 def test_two_managers_together_hold_the_union_and_give_back_their_parts(first: Any, second: Any) -> None:
-    """Without a conflict the object is what both want; when both let go, nothing is left."""
+    """Without a conflict the object is the union; after both released it, nothing remains."""
     live = apply(None, first, "one")
     try:
         live = apply(live, second, "two")
@@ -135,7 +135,7 @@ def test_two_managers_together_hold_the_union_and_give_back_their_parts(first: A
 @pytest.mark.thorough
 @given(SPECS, SPECS)
 @settings(max_examples=examples(150), deadline=None)
-def test_an_update_owns_exactly_what_it_changed(before: Any, after: Any) -> None:
+def test_update_owns_exactly_its_changes(before: Any, after: Any) -> None:
     live = apply(None, before, "one")
     live["metadata"]["uid"] = "u"
     changed = {**live, "spec": after}
@@ -143,7 +143,7 @@ def test_an_update_owns_exactly_what_it_changed(before: Any, after: Any) -> None
     if same(before, after):
         assert "two" not in members(result)
     both = members(result)
-    # Nobody keeps a path whose value the update changed.
+    # No other manager retains a path whose value the update changed.
     assert not (both.get("one", set()) & both.get("two", set()))
     gone = set(paths(owned_by_apply(LISTS.root.child("spec"), before))) - set(
         paths(owned_by_apply(LISTS.root.child("spec"), after))

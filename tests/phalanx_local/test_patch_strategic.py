@@ -143,7 +143,7 @@ def test_retain_keys_clears_the_other_members_of_a_union() -> None:
     assert patched(doc, change, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_set_element_order_sorts_what_it_names_and_keeps_the_rest_in_place() -> None:
+def test_set_element_order_sorts_named_items_and_preserves_the_place_of_unnamed_ones() -> None:
     doc = pod(containers=[{"name": name} for name in ("a", "sidecar", "b", "c")])
     change = {
         "spec": {

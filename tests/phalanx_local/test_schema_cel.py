@@ -39,7 +39,7 @@ TRUE = [
     "0x1F == 31",
     "1e3 == 1000.0",
     "-(-3) == 3",
-    # logic absorbs what cannot be computed, on either side
+    # Logical operators absorb an error, on either side
     "true || 1 / 0 == 1",
     "1 / 0 == 1 || true",
     "!(false && 1 / 0 == 1)",
@@ -131,7 +131,7 @@ TRUE = [
     "url('https://example.com/?a b=c&d').getQuery() == {'a b': ['c'], 'd': ['']}",
     "!isURL('example.com') && !isURL('http://a:b/') && !isURL('/%zz') && isURL('mailto:a@b') && isURL('/a')",
     "!isCIDR('10.0.0.0/255.0.0.0') && !isCIDR('10.0.0.0/08')",
-    # what format() prints
+    # Output of format()
     "'%d %s %f %s'.format([1, 'abc', 1.0, duration('1m')]) == '1 abc 1.000000 60s'",
     "'%s'.format([['a', 2.5, null]]) == '[\"a\", 2.500000, null]' && '%.1f'.format([1234.56]) == '1,234.6'",
     "'%s'.format([{'k': true, 'a': b'x'}]) == '{\"a\":b\"x\", \"k\":true}'",

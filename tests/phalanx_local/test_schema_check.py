@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition's schema may say."""
+"""Valid and invalid schemas of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_a_rule_that_may_take_too_long_is_refused() -> None:
     ]
 
 
-def test_how_often_a_rule_may_run_counts() -> None:
+def test_number_of_evaluations_of_a_rule_counts() -> None:
     text = {"type": "string", "maxLength": 1000, "x-kubernetes-validations": [{"rule": "self.matches('^[a-z]+$')"}]}
     assert texts(spec(type="array", items=text, maxItems=100)) == []
     found = texts(spec(type="array", items=text))
@@ -279,7 +279,7 @@ def test_all_rules_together_may_not_take_too_long() -> None:
     assert "estimated rule cost total for entire OpenAPIv3 schema exceeds budget" in errors[-1].message
 
 
-def test_old_values_cannot_be_told_inside_lists_without_keys() -> None:
+def test_old_values_are_unavailable_inside_lists_without_keys() -> None:
     items = {
         "type": "object",
         "properties": {"n": {"type": "integer"}},

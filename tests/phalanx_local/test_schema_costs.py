@@ -1,4 +1,4 @@
-"""What a rule may cost at most."""
+"""Upper limit of the cost of a rule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEXT: Obj = {"type": "string"}
         # one for the list, three for each round, one for the result
         (listed("number", maxItems=10), "self.all(x, true)", 32),
         (listed("number", maxItems=10), "self.all(x, self.all(y, true))", 352),
-        # without a limit as many numbers as a request holds
+        # without a limit as many numbers as a request can contain
         (listed("number"), "self.all(x, true)", 4718591),
         (listed("boolean"), "self.all(x, true)", 1887437),
         (mapped("number"), "self.all(x, true)", 1348169),
@@ -64,7 +64,7 @@ TEXT: Obj = {"type": "string"}
         (TEXT, "isQuantity('10k') && quantity('1') == quantity('1')", 4),
     ],
 )
-def test_costs_are_those_of_the_api_server(schema: Obj, rule: str, expected: int) -> None:
+def test_costs_equal_those_of_the_api_server(schema: Obj, rule: str, expected: int) -> None:
     assert cost(schema, rule) == expected
 
 

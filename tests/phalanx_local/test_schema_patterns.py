@@ -43,7 +43,7 @@ from phalanx_local.schema.check import check_schema
         ("", "a", ""),
     ],
 )
-def test_finds_what_go_finds(pattern: str, text: str, found: str | None) -> None:
+def test_pattern_matches_where_go_matches(pattern: str, text: str, found: str | None) -> None:
     compiled = compile_pattern(pattern)
     assert compiled.find(text) == found
     assert compiled.found_in(text) is (found is not None)
@@ -77,7 +77,7 @@ def test_finds_what_go_finds(pattern: str, text: str, found: str | None) -> None
         (r"\p{Frob}", r"invalid character class range: `\p{Frob}`"),
     ],
 )
-def test_refuses_what_go_refuses_in_its_words(pattern: str, words: str) -> None:
+def test_pattern_refused_by_go_is_refused_in_its_words(pattern: str, words: str) -> None:
     with pytest.raises(PatternError) as caught:
         compile_pattern(pattern)
     assert str(caught.value).startswith(f"error parsing regexp: {words}")

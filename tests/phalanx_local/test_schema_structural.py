@@ -31,7 +31,7 @@ def defaulted(spec: Any, **properties: Any) -> Any:
     return obj["spec"]
 
 
-def test_defaults_fill_what_is_missing_at_any_depth() -> None:
+def test_missing_values_are_defaulted_at_any_depth() -> None:
     role = {"type": "object", "properties": {"min": {"type": "integer", "default": 1}}}
     assert defaulted(
         {"roles": [{}, {"min": 3}], "byName": {"a": {}}},
@@ -46,12 +46,12 @@ def test_defaults_apply_inside_defaults() -> None:
     assert defaulted({}, inner=inner) == {"inner": {"n": 7}}
 
 
-def test_nothing_is_defaulted_inside_what_is_absent() -> None:
+def test_no_value_is_defaulted_inside_a_missing_object() -> None:
     inner = {"type": "object", "properties": {"n": {"type": "integer", "default": 7}}}
     assert defaulted({}, inner=inner) == {}
 
 
-def test_null_becomes_the_default_or_goes_unless_it_is_allowed() -> None:
+def test_null_becomes_the_default_or_is_removed_unless_nullable() -> None:
     assert defaulted(
         {"a": None, "b": None, "c": None},
         a={"type": "string", "default": "x"},
@@ -70,7 +70,7 @@ def test_defaults_are_copies() -> None:
     assert two["spec"]["m"] == {}
 
 
-def test_pruning_removes_what_the_schema_does_not_know() -> None:
+def test_unknown_fields_are_pruned() -> None:
     under_test = schema(a={"type": "string"}, l={"type": "array", "items": {"type": "object", "properties": {}}})
     obj: Obj = {
         "apiVersion": "x/v1",
@@ -233,7 +233,7 @@ def test_each_keyword_is_enforced_in_the_servers_words(rule: Obj, value: Any, wo
     assert complaints({"f": value}, f=rule) == [words]
 
 
-def test_a_wrong_type_is_told_beside_everything_else() -> None:
+def test_wrong_type_is_reported_beside_all_other_errors() -> None:
     assert complaints({"f": 1.5}, f={"type": "integer"}) == [
         'spec.f: Invalid value: "number": spec.f in body must be of type integer: "number"',
         '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.f',
@@ -256,7 +256,7 @@ def test_a_wrong_type_is_told_beside_everything_else() -> None:
     ]
 
 
-def test_only_the_first_complaint_about_a_text_is_told() -> None:
+def test_only_the_first_error_of_a_text_is_reported() -> None:
     rule = {"type": "string", "maxLength": 1, "pattern": "^x$", "format": "uuid"}
     assert complaints({"f": "abc"}, f=rule) == [
         "spec.f: Too long: may not be more than 1 byte",
@@ -347,7 +347,7 @@ def test_any_of_all_of_and_not() -> None:
     ]
 
 
-def test_an_update_is_not_blamed_for_what_it_leaves_as_it_was() -> None:
+def test_unchanged_invalid_value_does_not_block_an_update() -> None:
     rules = {"a": {"type": "integer", "minimum": 5}, "b": {"type": "string"}}
     assert complaints({"a": 1, "b": "new"}, {"a": 1, "b": "old"}, **rules) == []
     assert len(complaints({"a": 2, "b": "old"}, {"a": 1, "b": "old"}, **rules)) == 1
@@ -368,7 +368,7 @@ def test_alternatives_are_not_blamed_for_members_that_stayed() -> None:
     assert len(complaints({"f": {"a": 2}}, {"f": {"a": 1}}, f=rule)) == 2
 
 
-def test_items_of_map_lists_are_told_apart_by_their_keys_on_update() -> None:
+def test_items_of_map_lists_are_matched_by_their_keys_on_update() -> None:
     roles = {
         "type": "array",
         "x-kubernetes-list-type": "map",

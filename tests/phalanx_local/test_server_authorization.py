@@ -1,4 +1,4 @@
-"""Who may do what: roles, bindings, impersonation, and the tokens of service accounts."""
+"""Rights: roles, bindings, impersonation, and the tokens of service accounts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def as_jane(client: Client, method: str, path: str, body: Any = None, **mo
     return await client.call(method, path, body, headers=JANE, **more)
 
 
-async def test_who_has_no_role_is_told_what_he_may_not_do(admin: Client) -> None:
+async def test_user_without_a_role_is_refused_with_the_missing_right(admin: Client) -> None:
     reply = await as_jane(admin, "GET", PODS)
     assert (reply.status, reply.reason) == (403, "Forbidden")
     assert reply.body["message"] == (
@@ -174,7 +174,7 @@ async def test_a_put_or_an_apply_that_would_create_needs_the_right_to_create(adm
     assert reply.status == 200
 
 
-async def test_the_role_edit_is_for_one_namespace_and_not_for_what_is_the_system_s(admin: Client) -> None:
+async def test_role_edit_covers_one_namespace_and_no_system_objects(admin: Client) -> None:
     reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "edit"}
     body = {"metadata": {"name": "jane"}, "subjects": [user("jane")], "roleRef": reference}
     await admin.create(f"{RBAC}/namespaces/team/rolebindings", body)
@@ -201,7 +201,7 @@ async def test_the_role_edit_is_for_one_namespace_and_not_for_what_is_the_system
     assert (await as_jane(admin, "POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})).status == 201
 
 
-async def test_cluster_roles_gather_the_rules_of_others(admin: Client) -> None:
+async def test_aggregated_cluster_roles_combine_the_rules_of_their_parts(admin: Client) -> None:
     label = {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}
     extra = rule("create", "gangs", "example.com")
     edit = f"{RBAC}/clusterroles/edit"
@@ -221,10 +221,10 @@ async def _until_rules(client: Client, path: str, wanted: object, *, present: bo
             await asyncio.sleep(0.005)
 
 
-# --- nobody grants what he does not hold
+# --- escalation: rights that a user lacks cannot be granted
 
 
-async def test_nobody_grants_what_he_does_not_hold(admin: Client) -> None:
+async def test_user_cannot_grant_rights_that_the_user_lacks(admin: Client) -> None:
     roles, bindings = f"{RBAC}/namespaces/team/roles", f"{RBAC}/namespaces/team/rolebindings"
     rights = [
         rule("create update patch get", "roles rolebindings", GROUP),
@@ -306,10 +306,10 @@ async def test_the_role_of_a_binding_never_changes(admin: Client) -> None:
     assert reply.causes == [("roleRef", "FieldValueInvalid")]
 
 
-# --- acting as somebody else
+# --- impersonation
 
 
-async def test_acting_as_somebody_else_needs_a_right_on_each_name(admin: Client) -> None:
+async def test_impersonation_requires_a_right_to_each_name(admin: Client) -> None:
     await grant(admin, "reader", [rule("list", "pods")], user("jane"))
     assert (await admin.call("GET", PODS, headers={"Impersonate-User": "jane"})).status == 200
     assert (await admin.call("GET", PODS, headers={"Impersonate-User": "bob"})).status == 403
@@ -338,7 +338,7 @@ async def test_acting_as_somebody_else_needs_a_right_on_each_name(admin: Client)
     ]
 
 
-async def test_the_audit_log_names_who_called_and_whom_he_acted_as(start: Starter, tmp_path: Path) -> None:
+async def test_audit_log_names_the_caller_and_the_impersonated_user(start: Starter, tmp_path: Path) -> None:
     _, client = await start(ServerOptions(insecure=True, audit_log=tmp_path / "audit"))
     await client.call("GET", PODS, headers={"Impersonate-User": "bob"})
     await client.call("GET", PODS)
@@ -350,9 +350,7 @@ async def test_the_audit_log_names_who_called_and_whom_he_acted_as(start: Starte
 # --- tokens of service accounts
 
 
-async def test_a_token_speaks_for_its_account_until_it_expires_or_its_account_is_gone(
-    admin: Client, clock: FakeClock
-) -> None:
+async def test_token_is_valid_until_it_expires_or_its_account_is_deleted(admin: Client, clock: FakeClock) -> None:
     subject = {"kind": "ServiceAccount", "name": "robot", "namespace": "team"}
     await grant(admin, "robot", [rule("list", "pods")], subject)
     accounts = f"{TEAM}/serviceaccounts"
@@ -397,14 +395,14 @@ async def test_a_token_can_be_bound_to_a_pod(admin: Client) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda token: token[:-2], lambda token: "x" + token, lambda token: "a.b.c"])
-async def test_a_forged_token_is_nobody_s(start: Starter, change: Any) -> None:
+async def test_forged_token_is_refused(start: Starter, change: Any) -> None:
     server, _ = await start(ServerOptions(token="secret"))
     token = server.tenant_kubeconfig("team")["users"][0]["user"]["token"]
     assert server.tokens.user_of(token) is not None
     assert server.tokens.user_of(change(token)) is None
 
 
-async def test_a_token_for_somebody_else_is_not_for_us(admin: Client) -> None:
+async def test_token_for_another_audience_is_refused(admin: Client) -> None:
     path = f"{TEAM}/serviceaccounts/default/token"
     issued = await admin.ok("POST", path, {"spec": {"audiences": ["vault"]}})
     review = {"spec": {"token": issued["status"]["token"]}}
@@ -415,7 +413,7 @@ async def test_a_token_for_somebody_else_is_not_for_us(admin: Client) -> None:
 # --- tenants
 
 
-async def test_a_tenant_edits_his_namespace_and_sees_no_other(start: Starter, clock: FakeClock) -> None:
+async def test_tenant_edits_its_namespace_and_sees_no_other(start: Starter, clock: FakeClock) -> None:
     server, client = await start(ServerOptions(insecure=True, clock=clock))
     config = server.tenant_kubeconfig("team")
     assert config["contexts"][0]["context"]["namespace"] == "team"

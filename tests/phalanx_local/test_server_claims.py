@@ -1,4 +1,4 @@
-"""resource.k8s.io on the embedded server: what is refused, what is shown, and who cleans up."""
+"""resource.k8s.io on the embedded server: refusals, tables, and cleanup."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_a_request_asks_for_one_device_if_it_does_not_say(client: Client) 
     assert request["exactly"] == {**EXACTLY, "allocationMode": "ExactCount", "count": 1}
 
 
-async def test_what_a_claim_asks_for_never_changes(client: Client) -> None:
+async def test_requests_of_a_claim_are_immutable(client: Client) -> None:
     await client.create(CLAIMS, claim())
     change = {"spec": {"devices": {"requests": asked(count=2)}}}
     reply = await client.call("PATCH", f"{CLAIMS}/c", change, content_type="application/merge-patch+json")
@@ -154,7 +154,7 @@ async def test_drivers_find_their_slices_by_field(client: Client) -> None:
 
 
 async def test_a_claim_with_a_long_name_is_named_after_both(start: Starter) -> None:
-    """Pod and claim are cut in proportion, so both can still be told."""
+    """Pod and claim are shortened in proportion, so both stay recognisable."""
     _, client = await start(ServerOptions(insecure=True, controllers=frozenset({"resourceclaims"})))
     await client.create(TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": claim()["spec"]}})
     body = pod("p" * 60)

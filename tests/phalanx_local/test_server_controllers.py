@@ -1,4 +1,4 @@
-"""What goes on inside the server by itself: garbage, namespaces, lost nodes, budgets, protected groups."""
+"""Controllers inside the server: garbage collection, namespaces, lost nodes, budgets, protected groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def owned(name: str, owner: Json, *, kind: str = "ConfigMap", blocks: bool = Fal
     return body
 
 
-async def test_dependents_go_after_their_owner(client: Client) -> None:
+async def test_dependents_are_deleted_after_their_owner(client: Client) -> None:
     owner = await client.create(CONFIG_MAPS, config_map("owner"))
     child = await client.create(CONFIG_MAPS, owned("child", owner))
     await client.create(CONFIG_MAPS, owned("grandchild", child))
@@ -53,7 +53,7 @@ async def test_a_dependent_lives_while_one_owner_does(client: Client) -> None:
     )
 
 
-async def test_a_dependent_of_an_owner_that_never_was_goes(client: Client) -> None:
+async def test_dependent_of_an_owner_that_never_existed_is_deleted(client: Client) -> None:
     owner = {"apiVersion": "v1", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
     await client.create(CONFIG_MAPS, owned("child", owner))
     await client.gone(f"{CONFIG_MAPS}/child")
@@ -89,7 +89,7 @@ async def test_foreground_deletion_waits_for_the_dependents(client: Client) -> N
     await client.gone(f"{CONFIG_MAPS}/owner")
 
 
-async def test_jobs_orphan_their_pods_unless_told_otherwise(client: Client) -> None:
+async def test_jobs_orphan_their_pods_by_default(client: Client) -> None:
     jobs = "/apis/batch/v1/namespaces/default/jobs"
     template = {"spec": {**pod()["spec"], "restartPolicy": "Never"}}
     job = await client.create(jobs, {"metadata": {"name": "j"}, "spec": {"template": template}})
@@ -132,7 +132,7 @@ async def test_a_namespace_may_be_finalized_by_hand(client: Client) -> None:
     await client.gone("/api/v1/namespaces/team")
 
 
-async def test_pods_of_a_lost_node_fail_and_go(client: Client) -> None:
+async def test_pods_of_a_lost_node_fail_and_are_deleted(client: Client) -> None:
     await client.create(NODES, node("n"))
     await client.create(PODS, pod("p"))
     await client.ok("POST", f"{PODS}/p/binding", binding("p", "n"))
@@ -147,7 +147,7 @@ async def test_pods_of_a_lost_node_fail_and_go(client: Client) -> None:
         assert await stream.event() == ("DELETED", "p")
 
 
-async def test_a_pod_bound_to_a_node_that_is_not_there_goes_too(client: Client) -> None:
+async def test_pod_bound_to_a_missing_node_is_deleted(client: Client) -> None:
     await client.create(PODS, pod("p"))
     assert (await client.call("POST", f"{PODS}/p/binding", binding("p", "nowhere"))).status == 201
     await client.gone(f"{PODS}/p")
@@ -193,7 +193,7 @@ async def test_a_budget_counts_its_pods_and_rations_evictions(client: Client) ->
     await client.until(f"{BUDGETS}/web", "status", "currentHealthy", equals=2)
 
 
-async def test_a_budget_in_percent_counts_what_the_controller_wants(client: Client) -> None:
+async def test_budget_in_per_cent_counts_the_replicas_of_the_controller(client: Client) -> None:
     await client.create(NODES, node("n"))
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
     spec = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": template}
@@ -330,7 +330,7 @@ async def test_a_node_that_comes_ready_has_no_taints(client: Client) -> None:
     assert "taints" not in (await client.create(NODES, node("n")))["spec"]
 
 
-async def test_a_node_whose_lease_runs_out_is_unknown(client: Client, clock: FakeClock) -> None:
+async def test_node_whose_lease_expires_is_unknown(client: Client, clock: FakeClock) -> None:
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     await client.create(NODES, node("n"))
     await client.create(NODES, node("static"))

@@ -229,7 +229,7 @@ async def test_apply_merges_map_lists_by_their_keys(client: Client) -> None:
     assert [item["name"] for item in found["spec"]["members"]] == ["ps", "worker"]
 
 
-async def test_columns_print_what_the_definition_says(client: Client, clock: FakeClock) -> None:
+async def test_columns_follow_the_definition(client: Client, clock: FakeClock) -> None:
     await define(client)
     await client.create(GANGS, gang("a"))
     conditions = [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]
@@ -313,7 +313,7 @@ async def test_a_kind_without_a_status_subresource_keeps_its_status_as_any_field
     assert (changed["status"]["phase"], changed["metadata"]["generation"]) == ("Running", 2)
 
 
-async def test_a_status_subresource_comes_and_goes_with_the_definition(client: Client) -> None:
+async def test_status_subresource_follows_the_definition(client: Client) -> None:
     body = definition()
     body["spec"]["versions"][0]["subresources"] = {}
     await client.create(DEFINITIONS, body)
@@ -337,10 +337,10 @@ async def test_objects_that_are_older_than_a_default_have_it(client: Client) -> 
     await client.ok("PATCH", path, change, content_type="application/json-patch+json")
     seen = await client.get(f"{GANGS}/a")
     assert seen["spec"]["colour"] == "blue"
-    assert seen["metadata"] == made["metadata"]  # nobody has written
+    assert seen["metadata"] == made["metadata"]  # never written
 
 
-async def test_only_what_the_stored_version_knows_is_kept(client: Client) -> None:
+async def test_only_fields_of_the_stored_version_are_stored(client: Client) -> None:
     body = definition()
     older = deepcopy(body["spec"]["versions"][0])
     older |= {"name": "v1beta1", "storage": False, "subresources": {}}
@@ -350,7 +350,7 @@ async def test_only_what_the_stored_version_knows_is_kept(client: Client) -> Non
     path = GANGS.replace("v1", "v1beta1")
     made = await client.create(path, {**gang("a", legacy="x"), "apiVersion": "example.com/v1beta1"})
     assert "legacy" not in made["spec"]
-    # Each version has its own doors: through this one the status is a field like others, and counts.
+    # Subresources are per version: in this one the status is an ordinary field, and counts.
     changed = await client.merge(f"{path}/a", {"status": {"phase": "Running"}})
     assert (changed["status"]["phase"], changed["metadata"]["generation"]) == ("Running", 2)
     assert (await client.call("GET", f"{path}/a/status")).status == 404
@@ -366,7 +366,7 @@ async def test_a_version_in_which_objects_are_stored_must_stay(client: Client) -
     assert (reply.status, reply.causes) == (422, [("status.storedVersions[0]", "FieldValueInvalid")])
 
 
-async def test_what_is_applied_for_the_first_time_has_a_name(client: Client) -> None:
+async def test_object_created_by_apply_needs_a_name(client: Client) -> None:
     await define(client)
     body = gang("a")
     del body["metadata"]

@@ -132,7 +132,7 @@ async def test_without_that_gate_the_name_of_a_parent_is_dropped(start: Starter)
     assert "parentCompositePodGroupName" not in made["spec"]
 
 
-async def test_openapi_describes_what_kubectl_asks_for(client: Client) -> None:
+async def test_openapi_describes_the_kinds_that_kubectl_requests(client: Client) -> None:
     index = await client.get("/openapi/v3")
     url = index["paths"]["apis/apps/v1"]["serverRelativeURL"]
     document = await client.get(url)
@@ -154,7 +154,7 @@ def _references(value: object) -> set[str]:
     return set()
 
 
-async def test_a_form_that_nobody_can_serve_is_not_acceptable(client: Client) -> None:
+async def test_unsupported_media_type_is_not_acceptable(client: Client) -> None:
     reply = await client.call("GET", PODS, headers={"Accept": "application/vnd.kubernetes.protobuf"})
     assert (reply.status, reply.reason) == (406, "NotAcceptable")
     both = "application/vnd.kubernetes.protobuf,application/json"
@@ -269,7 +269,7 @@ async def test_events_have_two_faces(client: Client) -> None:
     assert reply.causes == [("action", "FieldValueRequired")]
 
 
-async def test_tables_are_what_kubectl_prints(client: Client, clock: FakeClock) -> None:
+async def test_tables_equal_the_output_of_kubectl(client: Client, clock: FakeClock) -> None:
     await client.create(NODES, node("n"))
     await client.create(PODS, pod("p"))
     await client.ok("POST", f"{PODS}/p/binding", binding("p", "n"))

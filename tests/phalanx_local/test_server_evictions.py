@@ -48,7 +48,7 @@ async def leaves(client: Client, name: str) -> bool:
     return "deletionTimestamp" in (await client.get(f"{PODS}/{name}"))["metadata"]
 
 
-async def test_a_budget_that_nobody_has_looked_at_yet_asks_to_come_back(start: Starter) -> None:
+async def test_unobserved_budget_answers_with_a_retry(start: Starter) -> None:
     _, client = await start(ServerOptions(insecure=True, controllers=frozenset()))
     await client.create(NODES, node("n"))
     await running(client, "a")
@@ -62,7 +62,7 @@ async def test_a_budget_that_nobody_has_looked_at_yet_asks_to_come_back(start: S
     assert not await leaves(client, "a")
 
 
-async def test_a_budget_that_is_used_up_says_what_it_needs(client: Client) -> None:
+async def test_exhausted_budget_states_its_needs(client: Client) -> None:
     await client.create(NODES, node("n"))
     await running(client, "a", "b")
     await budget(client, minAvailable=2, allowed=0)
@@ -90,7 +90,7 @@ async def test_an_empty_selector_means_all_pods_and_none_means_none(
     ("policy", "healthy", "status"),
     [("AlwaysAllow", 1, 201), ("IfHealthyBudget", 2, 201), ("IfHealthyBudget", 1, 429), (None, 1, 429)],
 )
-async def test_a_pod_that_is_not_ready_goes_where_its_budgets_policy_lets_it(
+async def test_unready_pod_is_evicted_where_its_budgets_policy_allows_it(
     client: Client, policy: str | None, healthy: int, status: int
 ) -> None:
     await client.create(NODES, node("n"))
@@ -113,7 +113,7 @@ async def test_pods_that_wait_or_leave_anyway_cost_a_budget_nothing(client: Clie
     assert (await evict(client, "a")).status == 201
 
 
-async def test_a_dry_run_takes_nothing_and_nobody_away(client: Client) -> None:
+async def test_dry_run_uses_no_budget_and_deletes_no_pod(client: Client) -> None:
     await client.create(NODES, node("n"))
     await running(client, "a")
     await budget(client, maxUnavailable=1, allowed=1)
@@ -132,7 +132,9 @@ async def test_an_eviction_honours_the_grace_that_it_states(client: Client) -> N
     assert graces == [7, 30]
 
 
-async def test_an_eviction_that_took_nobody_away_is_given_back_in_time(client: Client, clock: FakeClock) -> None:
+async def test_budget_of_an_eviction_without_a_deletion_is_returned_in_time(
+    client: Client, clock: FakeClock
+) -> None:
     """The budget is charged before the uid is compared, as on a real server."""
     await client.create(NODES, node("n"))
     await running(client, "a", "b")
@@ -148,7 +150,7 @@ async def test_an_eviction_that_took_nobody_away_is_given_back_in_time(client: C
     assert "disruptedPods" not in given_back["status"]
 
 
-async def test_a_deletion_that_means_another_pod_of_the_name_deletes_nobody(client: Client) -> None:
+async def test_deletion_with_the_uid_of_a_former_pod_deletes_nothing(client: Client) -> None:
     await client.create(NODES, node("n"))
     await running(client, "a")
     reply = await client.call("DELETE", f"{PODS}/a", {"preconditions": {"uid": "another"}})
@@ -170,7 +172,7 @@ async def test_a_nomination_may_be_changed_and_taken_back_while_the_pod_waits(cl
     assert shown["status"]["phase"] == "Pending"
 
 
-async def test_the_word_that_a_pod_goes_for_others_stands_beside_its_other_conditions(client: Client) -> None:
+async def test_disruption_condition_is_added_to_existing_conditions(client: Client) -> None:
     await client.create(NODES, node("n"))
     await running(client, "a")
     told = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "x"}

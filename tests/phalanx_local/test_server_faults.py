@@ -1,4 +1,4 @@
-"""Faults on demand: what a client must survive, made reproducible."""
+"""Faults on demand: failures that a client must survive, made reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read is answered in Kubernetes' words: never 500, never a traceback, never a long wait."""
+"""Unreadable requests are answered in Kubernetes' words: never 500, never a traceback, never a long wait."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def flipped(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-async def test_a_flipped_byte_in_the_data_file_names_its_place_and_what_to_do(
+async def test_flipped_byte_in_the_data_file_is_reported_with_its_place_and_a_fix(
     start: Starter, tmp_path: Path
 ) -> None:
     path = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""Lists: selectors, pages, and what resourceVersion means."""
+"""Lists: selectors, pages, and the meaning of resourceVersion."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_pages_with_a_selector_do_not_count_the_rest(client: Client) -> No
     assert [item["metadata"]["name"] for item in rest["items"]] == ["c"]
 
 
-async def test_an_expired_token_says_how_to_go_on(client: Client, server: ApiServer) -> None:
+async def test_answer_to_an_expired_token_contains_a_new_one(client: Client, server: ApiServer) -> None:
     await _maps(client, "a", "b", "c")
     page = await client.get(CONFIG_MAPS, limit="1")
     await client.create(CONFIG_MAPS, config_map("d"))

@@ -50,7 +50,7 @@ async def test_an_illegal_name_is_refused_with_its_field(client: Client) -> None
     assert reply.body["message"].startswith('ConfigMap "Not_A_Name" is invalid: metadata.name: Invalid value')
 
 
-async def test_the_same_name_twice_is_a_conflict(client: Client) -> None:
+async def test_second_object_of_one_name_is_a_conflict(client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("a"))
     reply = await client.call("POST", CONFIG_MAPS, config_map("a"))
     assert (reply.status, reply.reason) == (409, "AlreadyExists")
@@ -58,7 +58,7 @@ async def test_the_same_name_twice_is_a_conflict(client: Client) -> None:
     assert reply.body["details"] == {"name": "a", "kind": "configmaps"}
 
 
-async def test_what_is_not_there_is_not_found(client: Client) -> None:
+async def test_missing_object_is_not_found(client: Client) -> None:
     reply = await client.call("GET", "/apis/apps/v1/namespaces/default/deployments/x")
     assert (reply.status, reply.reason) == (404, "NotFound")
     assert reply.body["message"] == 'deployments.apps "x" not found'
@@ -115,7 +115,7 @@ async def test_a_put_that_changes_nothing_is_no_write(client: Client) -> None:
     assert await client.ok("PUT", f"{CONFIG_MAPS}/a", made) == made
 
 
-async def test_a_put_of_what_is_not_there_is_not_found_except_for_leases(client: Client) -> None:
+async def test_put_of_a_missing_object_is_not_found_except_for_leases(client: Client) -> None:
     assert (await client.call("PUT", f"{CONFIG_MAPS}/a", config_map("a"))).status == 404
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     assert (await client.call("PUT", f"{leases}/l", {"metadata": {"name": "l"}})).status == 201
@@ -123,7 +123,7 @@ async def test_a_put_of_what_is_not_there_is_not_found_except_for_leases(client:
     assert reply.causes == [("metadata.resourceVersion", "FieldValueInvalid")]
 
 
-async def test_body_and_url_must_name_the_same_object(client: Client) -> None:
+async def test_body_and_url_must_name_one_object(client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("a"))
     reply = await client.call("PUT", f"{CONFIG_MAPS}/a", config_map("b"))
     assert (reply.status, reply.reason) == (400, "BadRequest")

@@ -1,4 +1,4 @@
-"""PATCH over HTTP: the four types, their preconditions, and who takes which."""
+"""PATCH over HTTP: the four types, their preconditions, and the kinds that accept each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_json_patch_is_a_list_of_operations(client: Client) -> None:
     assert reply.body["data"] == {"two": "2"}
 
 
-async def test_a_json_patch_whose_test_fails_is_unprocessable(client: Client) -> None:
+async def test_json_patch_with_a_failed_test_is_unprocessable(client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("a", one="1"))
     operations = [{"op": "test", "path": "/data/one", "value": "2"}]
     reply = await patch(client, f"{CONFIG_MAPS}/a", operations, JSON_PATCH)
@@ -145,14 +145,14 @@ async def test_an_update_after_apply_takes_ownership(client: Client) -> None:
     assert 'conflict with "editor"' in reply.body["message"]
 
 
-async def test_applying_the_same_again_is_no_write(client: Client) -> None:
+async def test_repeated_apply_is_no_write(client: Client) -> None:
     path = f"{CONFIG_MAPS}/a"
     first = await patch(client, path, applied("a", x="1"), APPLY, fieldManager="me")
     again = await patch(client, path, applied("a", x="1"), APPLY, fieldManager="me")
     assert again.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
 
 
-async def test_applying_again_what_has_defaults_inside_an_atom_is_no_write(
+async def test_repeated_apply_of_an_atomic_field_with_defaults_is_no_write(
     client: Client, clock: FakeClock
 ) -> None:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

@@ -1,4 +1,4 @@
-"""The data file: what was answered is there again after a restart, whatever ended the server."""
+"""The data file: an answered write exists after a restart, for any end of the server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_custom_resources_are_served_again(start: Starter, tmp_path: Path)
     assert await again.get(f"{widgets}/w") == made
 
 
-async def test_what_was_answered_survives_a_killed_process(tmp_path: Path) -> None:
+async def test_answered_write_survives_a_killed_process(tmp_path: Path) -> None:
     """A killed process leaves the file as it is at that moment, perhaps with half a line at its end."""
     path = tmp_path / "data"
     server = ApiServer(options(path))
@@ -149,7 +149,7 @@ def test_a_foreign_or_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
         FileJournal(damaged)
 
 
-async def test_clients_survive_a_restart_because_the_server_stays_who_it_was(tmp_path: Path) -> None:
+async def test_clients_survive_a_restart_because_the_server_preserves_its_keys(tmp_path: Path) -> None:
     first = ApiServer(ServerOptions(data=tmp_path / "data"))
     await first.start()
     port, authority, token = (

@@ -1,4 +1,4 @@
-"""Pods: what the server fills in, and the way from pending over bound to gone."""
+"""Pods: defaults of the server, and the states from pending over bound to deleted."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_binding_assigns_a_pod_to_a_node(client: Client) -> None:
     assert scheduled["lastTransitionTime"] == "2027-01-15T08:00:00Z"
 
 
-async def test_the_older_bindings_resource_does_the_same(client: Client) -> None:
+async def test_older_bindings_resource_binds_too(client: Client) -> None:
     await client.create(NODES, node("n"))
     await client.create(PODS, pod("p"))
     reply = await client.call("POST", "/api/v1/namespaces/default/bindings", binding("p", "n"))
@@ -204,13 +204,13 @@ async def test_bindings_that_are_refused(client: Client) -> None:
     assert (await client.get(f"{PODS}/p"))["metadata"]["resourceVersion"] == (made["metadata"]["resourceVersion"])
 
 
-async def test_a_pod_that_no_kubelet_runs_goes_at_once(client: Client) -> None:
+async def test_pod_that_no_kubelet_runs_is_deleted_at_once(client: Client) -> None:
     await client.create(PODS, pod("p"))
     await client.ok("DELETE", f"{PODS}/p")
     assert (await client.call("GET", f"{PODS}/p")).status == 404
 
 
-async def test_a_bound_pod_goes_when_its_kubelet_says_so(client: Client) -> None:
+async def test_bound_pod_is_deleted_when_its_kubelet_confirms(client: Client) -> None:
     await client.create(NODES, node("n"))
     await client.create(PODS, pod("p", terminationGracePeriodSeconds=60))
     await client.ok("POST", f"{PODS}/p/binding", binding("p", "n"))

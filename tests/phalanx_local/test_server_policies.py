@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies: what they match, what expressions see, and what becomes of a refusal."""
+"""ValidatingAdmissionPolicies: matches, variables of expressions, and actions on failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MERGE = "application/merge-patch+json"
 
 @pytest_asyncio.fixture
 async def admin(start: Starter) -> Client:
-    """A server with a user `jane` who may do everything in `default`."""
+    """Return a server with a user `jane` who has all rights in `default`."""
     users = {"jane": User("jane", ("devs", "system:authenticated"))}
     _, client = await start(ServerOptions(insecure=True, users=users))
     await grant(client, "jane", [rule("*", "*", "*")], user("jane"), namespace="default")
@@ -102,7 +102,7 @@ async def test_reserved_annotations_are_for_one_account_only(admin: Client) -> N
     assert await status(admin, "PATCH", f"{PODS}/a", unrelated, headers=JANE) == 200
 
 
-async def test_what_controllers_make_for_a_tenant_is_held_against_the_policies_too(
+async def test_objects_created_by_controllers_for_a_tenant_are_validated_by_policies(
     admin: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     await demand(
@@ -118,7 +118,7 @@ async def test_what_controllers_make_for_a_tenant_is_held_against_the_policies_t
     assert await admin.names(PODS) == []
 
 
-async def test_operations_and_subresources_are_told_apart(admin: Client) -> None:
+async def test_operations_and_subresources_are_distinguished(admin: Client) -> None:
     await admin.create(NODES, node("n"))
     for name in ("a", "b"):
         await admin.create(PODS, pod(name))
@@ -134,8 +134,8 @@ async def test_operations_and_subresources_are_told_apart(admin: Client) -> None
     assert await status(admin, "POST", f"{PODS}/a/eviction", eviction) == 201
 
 
-async def test_a_message_asks_nobody_for_rights(admin: Client) -> None:
-    """As on kube-apiserver: there is no authorizer in a messageExpression, nor in a variable that it reads."""
+async def test_message_expression_cannot_query_rights(admin: Client) -> None:
+    """As on kube-apiserver: a messageExpression has no authorizer, nor has a variable that it reads."""
     right = "authorizer.group('').resource('configmaps').check('override').allowed()"
     message = {"expression": "variables.may", "messageExpression": "'not ' + string(variables.may)"}
     asked = {"expression": "variables.may", "messageExpression": "'no right on ' + variables.name"}
@@ -174,7 +174,7 @@ async def test_expressions_ask_the_authorizer(admin: Client) -> None:
     message = {"expression": allowed, "messageExpression": "'no right to use queue ' + object.data.queue"}
     await demand(admin, message, matching=on("configmaps"))
     body = config_map("c", queue="gold")
-    # Whoever may do everything in a namespace holds no right on a queue, which has none.
+    # All rights in a namespace include none on a queue, which has no namespace.
     await admin.merge(
         "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/jane",
         {"rules": [rule("create", "configmaps")]},
@@ -227,7 +227,7 @@ async def test_parameters_come_from_the_object_that_the_binding_names(admin: Cli
 
 
 @pytest.mark.parametrize(("policy", "code"), [("Fail", 422), ("Ignore", 201)])
-async def test_what_cannot_be_evaluated_is_as_the_failure_policy_says(
+async def test_expression_that_fails_is_handled_by_the_failure_policy(
     admin: Client, policy: str, code: int
 ) -> None:
     await demand(admin, "object.data.missing == 'x'", matching=on("configmaps"), failurePolicy=policy)

@@ -1,4 +1,4 @@
-"""ResourceQuota: what is counted, what is refused, and in which words; RuntimeClass on pods."""
+"""ResourceQuota: counted amounts, refusals, and their messages; RuntimeClass on pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUOTAS = f"{SPACE}/resourcequotas"
 
 
 async def limit(client: Client, name: str = "q", **spec: Any) -> None:
-    """A quota whose hard limits are `hard`."""
+    """Return a quota whose hard limits are `hard`."""
     await client.create(QUOTAS, {"metadata": {"name": name}, "spec": spec})
 
 
@@ -29,7 +29,9 @@ def sized(name: str, requests: Json | None = None, limits: Json | None = None, *
 
 
 async def used(client: Client, *, name: str = "q", **amounts: str) -> None:
-    """Waits until a quota's status says that this is used (`_` stands for the marks that no name can have)."""
+    """Wait until the status of a quota shows this usage (`_` replaces characters that a keyword cannot
+    contain).
+    """
     wanted = {key.replace("__", "/").replace("_", "."): value for key, value in amounts.items()}
     async with asyncio.timeout(60):
         while True:
@@ -39,7 +41,7 @@ async def used(client: Client, *, name: str = "q", **amounts: str) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_what_would_exceed_a_quota_is_refused(client: Client) -> None:
+async def test_object_beyond_a_quota_is_refused(client: Client) -> None:
     await limit(client, "two", hard={"pods": "2", "requests.cpu": "4"})
     for name in ("a", "b"):
         await client.create(PODS, sized(name, {"cpu": "500m"}))
@@ -59,14 +61,14 @@ async def test_what_would_exceed_a_quota_is_refused(client: Client) -> None:
     await client.create(PODS, sized("d", {"cpu": "500m"}))
 
 
-async def test_of_many_requests_at_once_as_many_succeed_as_there_is_room_for(client: Client) -> None:
+async def test_simultaneous_requests_succeed_up_to_the_quota(client: Client) -> None:
     await limit(client, hard={"pods": "7"})
     replies = await asyncio.gather(*(client.call("POST", PODS, pod(f"p{number}")) for number in range(20)))
     assert sorted(reply.status for reply in replies) == [201] * 7 + [403] * 13
     await used(client, pods="7")
 
 
-async def test_containers_state_what_a_quota_counts(client: Client) -> None:
+async def test_containers_must_state_counted_resources(client: Client) -> None:
     await limit(client, hard={"requests.cpu": "4", "limits.memory": "1Gi"})
     reply = await client.call("POST", PODS, pod("p"))
     assert reply.body["message"] == (
@@ -76,7 +78,7 @@ async def test_containers_state_what_a_quota_counts(client: Client) -> None:
     await used(client, requests_cpu="1", limits_memory="512Mi")
 
 
-async def test_a_pod_counts_until_it_has_ended_and_as_an_object_until_it_is_gone(client: Client) -> None:
+async def test_pod_counts_until_it_has_ended_and_as_an_object_until_it_is_deleted(client: Client) -> None:
     await limit(client, hard={"pods": "1", "count/pods": "2"})
     await client.create(PODS, pod("a"))
     await client.merge(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}})
@@ -86,7 +88,7 @@ async def test_a_pod_counts_until_it_has_ended_and_as_an_object_until_it_is_gone
     assert "requested: count/pods=1,pods=1, used: count/pods=2,pods=1" in reply.body["message"]
 
 
-async def test_a_pod_whose_time_to_go_is_over_counts_no_more(
+async def test_pod_past_its_grace_period_does_not_count(
     start: Starter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, client = await start(ServerOptions(insecure=True, clock=clock, controllers=frozenset()))
@@ -285,7 +287,7 @@ async def test_a_quota_counts_on_after_a_restart(tmp_path: Path) -> None:
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
-async def test_a_pod_gets_what_its_runtime_class_says(client: Client) -> None:
+async def test_pod_gets_the_fields_of_its_runtime_class(client: Client) -> None:
     toleration = {"key": "sandbox", "operator": "Exists", "effect": "NoSchedule"}
     body = {
         "metadata": {"name": "sandboxed"},
@@ -349,7 +351,7 @@ async def test_a_runtime_class_is_checked(client: Client) -> None:
     assert reply.causes == [("handler", "FieldValueInvalid")]
 
 
-async def test_a_workload_is_told_once_why_its_pods_are_not_there(client: Client) -> None:
+async def test_workload_gets_one_event_about_its_missing_pods(client: Client) -> None:
     await limit(client, hard={"pods": "2"})
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
     spec = {"replicas": 4, "selector": {"matchLabels": {"a": "b"}}, "template": template}

@@ -19,7 +19,7 @@ TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 @pytest_asyncio.fixture
 async def admin(start: Starter) -> Client:
-    """A server on which jane may list pods in `team`, and everybody in group `ops` may read /logs."""
+    """Return a server on which jane may list pods in `team`, and every member of group `ops` may read /logs."""
     _, client = await start(ServerOptions(insecure=True, users={"jane": User("jane", ("devs",), "u1")}))
     await client.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     await grant(client, "reader", [rule("list", "pods")], user("jane"))
@@ -37,7 +37,7 @@ def pods(verb: str, namespace: str = "team", **more: str) -> Json:
     return {"resourceAttributes": {"verb": verb, "resource": "pods", "namespace": namespace, **more}}
 
 
-async def test_a_subject_access_review_says_what_the_authorizer_would(admin: Client) -> None:
+async def test_subject_access_review_agrees_with_the_authorizer(admin: Client) -> None:
     assert await ask(admin, {"user": "jane", **pods("list")}) == {
         "allowed": True,
         "reason": 'RBAC: allowed by RoleBinding "reader/team" of Role "reader" to User "jane"',
@@ -51,7 +51,7 @@ async def test_a_subject_access_review_says_what_the_authorizer_would(admin: Cli
     assert (await ask(admin, {"user": "x", "groups": ["system:masters"], **pods("delete")}))["allowed"] is True
 
 
-async def test_everybody_may_ask_about_himself_and_only_that(admin: Client) -> None:
+async def test_every_user_may_review_only_own_rights(admin: Client) -> None:
     users = {"jane": ("list", True), "bob": ("list", False)}
     for name, (verb, allowed) in users.items():
         headers = {"Impersonate-User": name}
@@ -95,7 +95,7 @@ async def test_the_rules_of_a_namespace_are_listed(admin: Client) -> None:
     assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in answer["resourceRules"]
 
 
-async def test_a_token_review_says_whose_a_token_is(admin: Client) -> None:
+async def test_token_review_names_the_owner_of_a_token(admin: Client) -> None:
     answer = (await admin.create(TOKENS, {"spec": {"token": "jane"}}))["status"]
     assert (answer["authenticated"], answer["user"]) == (
         True,
@@ -109,7 +109,7 @@ async def test_a_token_review_says_whose_a_token_is(admin: Client) -> None:
     assert (await admin.call("POST", TOKENS, {"spec": {}})).status == 400
 
 
-async def test_who_am_i(admin: Client) -> None:
+async def test_self_subject_review_names_the_caller(admin: Client) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     await grant(
         admin, "who", [rule("create", "selfsubjectreviews", "authentication.k8s.io")], user("jane"), namespace=""

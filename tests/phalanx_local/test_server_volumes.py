@@ -1,4 +1,4 @@
-"""Storage on the embedded server: claims get volumes, what is in use stays, and sets keep their claims."""
+"""Storage on the embedded server: claims are bound, volumes in use are protected, and sets retain their claims."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_a_volume_that_a_scheduler_has_reserved_is_bound(client: Client) -
     assert await bound(client, "data") == "chosen"
 
 
-async def test_what_was_made_goes_with_its_claim_and_the_rest_is_kept(client: Client) -> None:
+async def test_provisioned_volume_is_deleted_with_its_claim_and_a_retained_one_is_not(client: Client) -> None:
     await client.create(CLASSES, storage_class("fast", "Immediate"))
     await client.create(CLAIMS, claim("made", "fast"))
     made = await bound(client, "made")
@@ -202,7 +202,7 @@ async def test_a_set_gives_each_pod_a_claim_that_stays(client: Client) -> None:
     assert (await client.get(f"{CLAIMS}/data-db-1"))["status"]["phase"] == "Bound"
 
 
-async def test_an_ordered_set_goes_on_when_the_last_pod_is_ready(client: Client) -> None:
+async def test_ordered_set_continues_when_the_last_pod_is_ready(client: Client) -> None:
     template = {"metadata": {"labels": {"app": "db"}}, "spec": pod("")["spec"]}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "db"}}, "template": template}
     await client.create(SETS, {"metadata": {"name": "db"}, "spec": spec})
@@ -246,7 +246,7 @@ async def test_the_default_class_is_filled_in(client: Client) -> None:
         (CLASSES, storage_class("s", provisioner=""), "provisioner: Required value"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(client: Client, path: str, body: Json, words: str) -> None:
+async def test_invalid_storage_objects_are_refused(client: Client, path: str, body: Json, words: str) -> None:
     answer = await client.call("POST", path, body)
     assert answer.status == 422
     assert words in answer.body["message"]

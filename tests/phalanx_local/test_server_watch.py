@@ -1,4 +1,4 @@
-"""Watches: where they start, what they show, how they end."""
+"""Watches: their start, content and end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def labelled(name: str, **labels: str) -> dict[str, object]:
     return body
 
 
-async def test_a_watch_without_a_revision_begins_with_what_is_there(client: Client) -> None:
+async def test_watch_without_a_revision_begins_with_existing_objects(client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("a"))
     async with client.watch(CONFIG_MAPS) as stream:
         assert await stream.event() == ("ADDED", "a")
@@ -26,7 +26,7 @@ async def test_a_watch_without_a_revision_begins_with_what_is_there(client: Clie
         assert await stream.event() == ("DELETED", "a")
 
 
-async def test_a_watch_from_a_revision_replays_what_was_missed(client: Client) -> None:
+async def test_watch_from_a_revision_replays_missed_events(client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("a"))
     revision = (await client.get(CONFIG_MAPS))["metadata"]["resourceVersion"]
     await client.create(CONFIG_MAPS, config_map("b"))
@@ -63,7 +63,7 @@ async def test_an_object_that_leaves_the_selection_is_deleted_for_the_watcher(cl
         assert await stream.event() == ("ADDED", "a")
 
 
-async def test_the_selection_also_holds_for_what_was_missed(client: Client) -> None:
+async def test_selector_applies_to_missed_events(client: Client) -> None:
     await client.create(CONFIG_MAPS, labelled("a", color="red"))
     revision = (await client.get(CONFIG_MAPS))["metadata"]["resourceVersion"]
     await client.merge(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"color": "blue"}}})
@@ -143,7 +143,7 @@ async def test_a_revision_of_another_life_is_expired(client: Client) -> None:
     assert events[0]["object"]["code"] == 410
 
 
-async def test_bookmarks_tell_the_revision_at_the_end(client: Client) -> None:
+async def test_bookmarks_contain_the_revision_at_the_end(client: Client) -> None:
     await client.create(PODS, pod("p"))
     async with client.watch(PODS, allowWatchBookmarks="true", timeoutSeconds="50") as stream:
         assert await stream.event() == ("ADDED", "p")

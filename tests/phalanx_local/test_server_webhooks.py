@@ -1,4 +1,4 @@
-"""Admission webhooks: which writes they are asked about, in which order, and what becomes of any answer."""
+"""Admission webhooks: matched writes, their order, and the handling of any answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Answer = Callable[[Json], Json | Awaitable[Json]]
 
 
 class FakeWebhook:
-    """A webhook over HTTPS: `answers` by path give the response of a review; `asked` keeps the requests by path."""
+    """A webhook over HTTPS:
+
+    `answers` by path return the response to a review; `asked` stores the requests by path.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
@@ -191,7 +194,7 @@ async def test_many_are_deleted_together_and_each_is_asked_about_once(client: Cl
     assert sorted(request["name"] for _, request in hook.asked) == ["a", "b", "c"]
 
 
-async def test_only_what_rules_selectors_and_conditions_cover_is_asked_about(
+async def test_webhook_is_called_only_for_matching_rules_selectors_and_conditions(
     client: Client, hook: FakeWebhook
 ) -> None:
     chosen = {"matchLabels": {"watched": "yes"}}
@@ -246,7 +249,7 @@ async def test_dry_runs_are_asked_where_that_does_no_harm(client: Client, hook: 
 # --- mutating
 
 
-async def test_what_mutating_webhooks_change_is_stored_and_shown_to_validating_ones(
+async def test_changes_of_mutating_webhooks_are_stored_and_sent_to_validating_ones(
     client: Client, hook: FakeWebhook
 ) -> None:
     await register(client, VALIDATING, "v", hook.entry("v"))
@@ -260,7 +263,9 @@ async def test_what_mutating_webhooks_change_is_stored_and_shown_to_validating_o
     assert (await client.call("GET", f"{CONFIG_MAPS}/c")).body["data"] == {"text": "abc"}
 
 
-async def test_who_wants_to_see_later_changes_is_asked_once_more(client: Client, hook: FakeWebhook) -> None:
+async def test_webhook_with_reinvocation_is_called_once_more_after_later_changes(
+    client: Client, hook: FakeWebhook
+) -> None:
     await register(
         client,
         MUTATING,
@@ -276,7 +281,7 @@ async def test_who_wants_to_see_later_changes_is_asked_once_more(client: Client,
     assert hook.paths == ["first", "second", "last", "first", "last"]
 
 
-async def test_what_webhooks_fill_in_is_defaulted_and_validated(client: Client, hook: FakeWebhook) -> None:
+async def test_fields_set_by_webhooks_are_defaulted_and_validated(client: Client, hook: FakeWebhook) -> None:
     await register(client, MUTATING, "m", hook.entry("m", rule("pods")))
     hook.answers["m"] = patch(add("/spec/containers/-", {"name": "side", "image": "sidecar"}))
     reply = await client.call("POST", PODS, pod("p"))
@@ -354,7 +359,7 @@ async def test_an_answer_that_cannot_be_used_is_no_answer(client: Client, hook: 
     assert (await created(client)).status == 201
 
 
-async def test_a_webhook_that_hangs_holds_up_nobody_else(client: Client, hook: FakeWebhook) -> None:
+async def test_webhook_that_hangs_delays_no_other_request(client: Client, hook: FakeWebhook) -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 
     async def hang(_: Json) -> Json:
@@ -376,7 +381,9 @@ async def test_a_webhook_that_hangs_holds_up_nobody_else(client: Client, hook: F
     assert reply.body["message"].endswith("context deadline exceeded")
 
 
-async def test_nobody_there_and_a_service_are_said_clearly(client: Client, hook: FakeWebhook) -> None:
+async def test_unreachable_webhook_and_missing_service_have_clear_messages(
+    client: Client, hook: FakeWebhook
+) -> None:
     absent = hook.entry("v")
     absent["clientConfig"]["url"] = f"https://127.0.0.1:{free_port()}/v"
     await register(client, VALIDATING, "a", absent)
@@ -419,7 +426,7 @@ async def test_the_state_may_change_while_webhooks_think(client: Client, hook: F
     hook.answers["v"] = race
     reply = await client.call("PATCH", f"{CONFIG_MAPS}/c", {"data": {"a": "2"}}, content_type=merge)
     assert reply.status == 200
-    # What was stored is what the webhook saw last, both changes in it.
+    # The stored object is the one that the webhook saw last, with both changes.
     assert reply.body["data"] == hook.asked[-1][1]["object"]["data"] == {"a": "2", "b": "other"}
 
 
@@ -463,7 +470,7 @@ async def test_a_webhook_that_could_never_be_called_is_refused(
     assert field in [name for name, _ in reply.causes]
 
 
-async def test_defaults_are_those_of_kubernetes(client: Client, hook: FakeWebhook) -> None:
+async def test_defaults_equal_those_of_kubernetes(client: Client, hook: FakeWebhook) -> None:
     entry = hook.entry("m")
     del entry["namespaceSelector"]
     await register(client, MUTATING, "m", entry)
@@ -483,7 +490,7 @@ async def test_configurations_survive_a_restart(start: Starter, hook: FakeWebhoo
     assert (await created(client)).status == 400
 
 
-async def test_what_the_server_s_controllers_make_passes_webhooks_as_well(
+async def test_objects_of_the_servers_controllers_pass_webhooks(
     server: ApiServer, client: Client, hook: FakeWebhook
 ) -> None:
     await register(client, MUTATING, "m", hook.entry("m", rule("pods")))

@@ -7,7 +7,7 @@ import pytest
 from phalanx_local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
 from tests.phalanx_local.client import Client
 
-# What `kubectl create namespace foo` sends.
+# Body of `kubectl create namespace foo`.
 NAMESPACE = bytes.fromhex(
     "6b3873000a0f0a02763112094e616d657370616365 121b0a130a03666f6f12001a0022002a0032003800420012001a020a001a002200"
 )
@@ -89,7 +89,7 @@ def test_negative_numbers() -> None:
         envelope("v1", "Pod", b"\xff" * 11),
     ],
 )
-def test_what_is_no_protobuf_of_ours_is_said_to_be_so(data: bytes) -> None:
+def test_unknown_protobuf_is_refused_as_such(data: bytes) -> None:
     with pytest.raises(ProtobufError):
         read_protobuf(data)
 

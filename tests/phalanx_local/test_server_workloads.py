@@ -32,7 +32,7 @@ def job(name: str, **spec: Any) -> Json:
 
 
 async def pods(client: Client, count: int, **query: str) -> list[Json]:
-    """The living pods, once there are so many."""
+    """Wait for `count` living pods and return them."""
     async with asyncio.timeout(60):
         while True:
             found = [
@@ -138,7 +138,7 @@ async def test_a_finished_pod_counts_although_it_is_deleted(client: Client) -> N
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-async def test_a_deleted_job_lets_go_of_pods_that_run(client: Client, policy: str) -> None:
+async def test_deleted_job_releases_its_running_pods(client: Client, policy: str) -> None:
     await client.create(NODES, node("n"))
     await client.create(JOBS, job("work", parallelism=2, completions=2))
     made = await pods(client, 2)
@@ -162,7 +162,7 @@ async def test_an_orphaned_pod_is_held_by_no_job(client: Client) -> None:
     assert "deletionTimestamp" not in left["metadata"]
 
 
-async def test_a_failed_job_lets_go_of_the_pods_that_it_ends(client: Client, clock: FakeClock) -> None:
+async def test_failed_job_releases_the_pods_that_it_ends(client: Client, clock: FakeClock) -> None:
     await client.create(NODES, node("n"))
     await client.create(JOBS, job("work", parallelism=1, completions=2, backoffLimit=0))
     lost = (await pods(client, 1))[0]["metadata"]["name"]
@@ -175,7 +175,7 @@ async def test_a_failed_job_lets_go_of_the_pods_that_it_ends(client: Client, clo
     await client.gone(f"{PODS}/{running}")
 
 
-async def test_a_namespace_with_a_running_job_goes(client: Client) -> None:
+async def test_namespace_with_a_running_job_is_deleted(client: Client) -> None:
     await client.create(NODES, node("n"))
     await client.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     await client.create(JOBS.replace("default", "team"), job("work", parallelism=1))

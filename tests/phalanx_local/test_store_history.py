@@ -1,4 +1,4 @@
-"""The store's history: the past can be read, and whoever follows the events ends where the list is."""
+"""The store's history: past states are readable, and a follower of the events reaches the state of the list."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_short_history_answers_right_or_not_at_all(plan: list[Step], history: 
 
 
 class Follower:
-    """A client that keeps what a watch tells, and checks that each event makes sense to it."""
+    """A client that stores the events of a watch, and checks that each is consistent with its state."""
 
     def __init__(self, known: dict[Key, bytes]) -> None:
         self.known = known

@@ -81,7 +81,7 @@ def test_versions_of_the_gang_api_differ() -> None:
         ({"tolerations": [{"tolerationSeconds": "3"}]}, "spec.tolerations[0].tolerationSeconds", "of type int64"),
     ],
 )
-def test_wrong_types_are_named_and_nothing_else_is_said(spec: Obj, field: str, words: str) -> None:
+def test_wrong_types_are_named_without_further_errors(spec: Obj, field: str, words: str) -> None:
     for errors in (malformed("", "Pod", pod(**spec)), validate("", "Pod", pod(**spec), None)):
         (error,) = errors
         assert error.field == field

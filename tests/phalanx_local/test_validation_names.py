@@ -39,7 +39,7 @@ def test_subdomains_are_names(name: str) -> None:
     assert complaints(config_map(name=name)) == []
 
 
-def test_the_words_about_a_bad_name_are_those_of_the_server() -> None:
+def test_messages_about_invalid_names_equal_those_of_the_server() -> None:
     assert complaints(config_map(name="A")) == [
         'metadata.name: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric '
         "characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex "
@@ -152,7 +152,7 @@ def test_finalizers_are_qualified_names() -> None:
     assert "finalizer orphan and foregroundDeletion cannot be both set" in both[0]
 
 
-def test_no_finalizer_is_added_to_what_is_being_deleted() -> None:
+def test_no_finalizer_can_be_added_to_a_terminating_object() -> None:
     old = config_map(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a.b/c"])
     new = copy.deepcopy(old)
     new["metadata"]["finalizers"].append("d.e/f")

@@ -42,7 +42,7 @@ def test_nodes(node: Obj, words: str | None) -> None:
     assert found == [] if words is None else any(words in text for text in found), found
 
 
-def test_what_identifies_a_node_is_set_once() -> None:
+def test_identity_of_a_node_is_set_once() -> None:
     old = {"spec": {"providerID": "a", "podCIDRs": ["10.0.0.0/24"]}}
     assert complaints("", "Node", {"spec": {"providerID": "b", "podCIDRs": ["10.0.1.0/24"]}}, old) == [
         'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
@@ -109,7 +109,7 @@ def test_quotas() -> None:
     ]
 
 
-def test_data_objects_keep_what_is_immutable() -> None:
+def test_immutable_data_objects_cannot_change() -> None:
     old: Obj = {"data": {"a": "1"}, "immutable": True}
     for kind in ("ConfigMap", "Secret"):
         found = complaints("", kind, {"data": {"a": "2"}, "immutable": False}, old)
@@ -158,7 +158,7 @@ SELECTOR = {"matchLabels": {"app": "x"}}
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"])
-def test_sets_of_pods_select_what_they_make(kind: str) -> None:
+def test_selector_of_a_pod_set_must_match_its_template(kind: str) -> None:
     def check(old: Obj | None = None, **spec: Any) -> list[str]:
         return complaints("apps", kind, {"spec": spec}, old)
 

@@ -1,4 +1,4 @@
-"""What an update may still change in a pod."""
+"""Mutable fields of a pod."""
 
 from __future__ import annotations
 

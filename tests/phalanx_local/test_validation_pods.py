@@ -1,4 +1,4 @@
-"""What a pod may ask for when it is created."""
+"""Valid fields of a new pod."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`make pictures`: what the documents show, made from the real page, the real commands and a seeded cluster."""
+"""`make pictures`: pictures of the documents, made from the real page, the real commands and a seeded cluster."""

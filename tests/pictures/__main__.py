@@ -1,4 +1,4 @@
-"""`python -m tests.pictures DIRECTORY`: makes all pictures anew."""
+"""`python -m tests.pictures DIRECTORY`: draw all pictures again."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Diagram:
 
 
 def plugin_runtime() -> Diagram:
-    """How a gang goes from its pods to its bindings."""
+    """Draw the path of a gang from its pods to its bindings."""
     drawn = Diagram(960, 400, "How a gang goes through the scheduler")
     drawn.box(20, 30, 150, 80, "pods, PodGroup", "the API's watch", look="outside")
     drawn.box(220, 30, 150, 80, "dialects", "say which pods", "are one gang")
@@ -105,7 +105,7 @@ def plugin_runtime() -> Diagram:
 
 
 def house() -> Diagram:
-    """Which processes there are, and who speaks to whom."""
+    """Draw the processes and their connections."""
     drawn = Diagram(960, 400, "The processes of Phalanx and the Kubernetes API")
     drawn.box(110, 36, 230, 60, "kubectl, phalanx submit", "jobs, groups, queues", look="outside")
     drawn.box(370, 36, 230, 60, "phalanx why, jobs, top", "why, when, who is next", look="outside")
@@ -122,7 +122,7 @@ def house() -> Diagram:
     ):
         drawn.box(x, 270, 172, 84, name, first, second)
         ends = [(x + 86, 270), (x + 86, 222)]
-        # The API server asks the webhook; everybody else asks the API server.
+        # The API server calls the webhook; all other processes call the API server.
         drawn.arrow(*(reversed(ends) if "webhook" in name else ends))
     drawn.arrow((745, 96), (745, 136), (950, 136), (950, 382), (658, 382), (658, 356))
     return drawn

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.pictures.world import SeededCluster
 
-# name of the picture -> (view, what is to be seen on it, colours, at most so high: where a card ends, in pixels)
+# name of the picture -> (view, words to wait for, colours, maximum height: the end of a card, in pixels)
 VIEWS = {
     "overview-dark": ("/", "All evictions", "dark", 1000),
     "gang-dark": ("/gangs/vision/detr-large", "What would help", "dark", 752),
@@ -41,7 +41,7 @@ async def photograph(world: SeededCluster, directory: Path) -> list[Path]:
         await tab.goto(world.cluster.dashboard_address)
         await _shown(tab, "Overview")
         origin = world.cluster.dashboard_address.partition("/#")[0]
-        # The last gang has its verdict once the page has rehearsed what is there now.
+        # The last gang has its verdict once the page has rehearsed the current state.
         await tab.goto(f"{origin}/#/gangs/speech/asr-sweep")
         await tab.get_by_text("What would help").wait_for()
         # The charts have a sample every ten seconds; with a minute of them they can be read.
@@ -64,7 +64,7 @@ async def photograph(world: SeededCluster, directory: Path) -> list[Path]:
 
 
 async def _fit(tab: Any, highest: int) -> None:
-    """Makes the window as high as what is in it, or as `highest`."""
+    """Set the height of the window to that of its content, or to `highest`."""
     bottom = await tab.evaluate(
         "Math.max(...[...document.querySelectorAll('main *')].map((each) => each.getBoundingClientRect().bottom))"
     )

@@ -25,7 +25,7 @@ from tests.top.screen import opened
 
 TERMINALS = ("terminal.svg", "top.svg")
 COLUMNS, ROWS = 150, 40
-# Colours of the page's dark side; what is seen of the sixteen has contrast enough on its background.
+# Colours of the page's dark side; the visible ones of the sixteen have enough contrast on its background.
 _THEME = TerminalTheme(
     (18, 20, 28),
     (222, 226, 235),
@@ -39,7 +39,7 @@ _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}")
 
 
 def recorded(command: str, environment: dict[str, str], directory: Path) -> str:
-    """What `phalanx ...` writes to a terminal of our size in this directory, escapes included."""
+    """Return the output of `phalanx ...` on a terminal of our size in this directory, escapes included."""
     _, *words = command.split()
     ours, theirs = pty.openpty()
     try:
@@ -73,7 +73,7 @@ def recorded(command: str, environment: dict[str, str], directory: Path) -> str:
 
 
 def picture(sessions: list[tuple[str, str]], title: str) -> str:
-    """An SVG of commands and what they printed."""
+    """Return an SVG of commands and their output."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for place, (command, printed) in enumerate(sessions):
         if place:

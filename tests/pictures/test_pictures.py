@@ -31,11 +31,11 @@ def test_a_picture_that_is_shown_is_there_and_has_words(document: Path, target: 
     assert f"![]({target})" not in document.read_text("utf-8"), "somebody who does not see it is told nothing"
 
 
-def test_what_is_kept_is_what_is_made() -> None:
+def test_committed_pictures_equal_the_generated_ones() -> None:
     assert {path.name for path in (ROOT / "docs/pictures").iterdir()} == MADE
 
 
-def test_what_is_kept_is_shown() -> None:
+def test_committed_pictures_are_used_in_documents() -> None:
     assert {Path(target).name for _, target in SHOWN} >= MADE
 
 
@@ -83,7 +83,7 @@ def test_commands_have_a_terminal_of_the_size_of_the_picture(tmp_path: Path) -> 
         recorded("phalanx nonsense", environment, tmp_path)
 
 
-def test_a_recorded_terminal_shows_commands_and_colours_and_no_font_of_others() -> None:
+def test_recorded_terminal_shows_commands_and_colours_and_embeds_no_font() -> None:
     svg = picture([("phalanx why", "\x1b[31mred\x1b[0m <plain>\n"), ("phalanx jobs", "none")], "phalanx")
     text = "".join(ElementTree.fromstring(svg).itertext()).replace("\xa0", " ")
     assert "phalanx why" in text

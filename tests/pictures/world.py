@@ -1,6 +1,7 @@
-"""A small cluster with something of everything: who runs, waits and why, who borrowed, had to go, what is kept.
+"""A small cluster with an example of everything: running and waiting gangs with reasons, loans, evictions,
+reservations.
 
-Names and sizes are fixed, and things happen in a fixed order, each waited for; ages and uids are those of the day.
+Names and sizes are fixed, and events have a fixed order, each awaited; ages and uids are those of the day.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _HOUR = 3600
 
 
 class SeededCluster:
-    """One of `phalanx up`, and what happens on it."""
+    """A cluster of `phalanx up`, and its events."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -76,7 +77,7 @@ class SeededCluster:
         await self._gang("vision", "detector", 2, 4, 1 * _HOUR)
         await self._gang("speech", "whisper-tune", 2, 4, 2 * _HOUR)
         await self._gang("speech", "notebooks", 4, 1, 4 * _HOUR, minimum=1)
-        # The last of what is free, and somebody urgent for whom a gang has to go.
+        # The last free room, and an urgent gang that needs an eviction.
         await self._gang("vision", "augment", 3, 4, _HOUR * 2 // 3)
         await self._gang("speech", "hotfix", 1, 2, 1 * _HOUR, priority="urgent")
         await self._gang("vision", "detr-large", 2, 8, 6 * _HOUR, runs=False)
@@ -110,7 +111,7 @@ class SeededCluster:
         self, namespace: str, name: str, members: int, gpus: int, seconds: int, *, minimum: int = 0,
         runs: bool = True, priority: str = "",
     ) -> None:  # fmt: skip
-        """A gang in its namespace's queue that may run for so long; waits until it runs, or was told why not."""
+        """Create a gang in its namespace's queue with a run time; wait until it runs or has a waiting reason."""
         groups = f"{_VOLCANO}/namespaces/{namespace}/podgroups"
         spec = {"minMember": minimum or members, "queue": namespace}
         if priority:

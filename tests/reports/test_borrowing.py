@@ -1,4 +1,4 @@
-"""Who borrows from whom."""
+"""Lenders and borrowers of each loan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTIES = st.lists(st.tuples(AMOUNT, AMOUNT, AMOUNT), max_size=12).map(
 
 
 @given(PARTIES, st.integers(0, 300))
-def test_no_more_is_lent_than_is_borrowed_and_left_unused(parties: list[Borrower], total: int) -> None:
+def test_lent_amounts_never_exceed_borrowed_or_unused_amounts(parties: list[Borrower], total: int) -> None:
     found = borrowed_and_lent(parties, {"gpu": total})
     assert sum(loan.lent.get("gpu", 0) for loan in found.values()) <= sum(
         loan.borrowed.get("gpu", 0) for loan in found.values()
@@ -31,7 +31,7 @@ def test_no_more_is_lent_than_is_borrowed_and_left_unused(parties: list[Borrower
 
 
 @given(PARTIES)
-def test_where_everything_that_is_unused_is_free_nobody_lends(parties: list[Borrower]) -> None:
+def test_no_queue_lends_where_all_unused_amounts_are_free(parties: list[Borrower]) -> None:
     free = sum(max(0, party.own["gpu"] - party.used["gpu"]) for party in parties)
     total = free + sum(party.used["gpu"] for party in parties)
     assert all(not loan.lent for loan in borrowed_and_lent(parties, {"gpu": total}).values())
@@ -45,7 +45,7 @@ def test_where_nothing_is_free_all_that_is_unused_is_lent_as_far_as_it_is_borrow
     assert sum(loan.lent.get("gpu", 0) for loan in found.values()) == min(unused, borrowed)
 
 
-def test_two_lenders_share_a_loan_by_what_they_leave_unused() -> None:
+def test_two_lenders_share_a_loan_in_proportion_to_their_unused_amounts() -> None:
     parties = [
         Borrower("a", {"gpu": 2}, {"gpu": 8}),
         Borrower("b", {"gpu": 6}, {}),
@@ -56,7 +56,7 @@ def test_two_lenders_share_a_loan_by_what_they_leave_unused() -> None:
     assert found["a"].partners == ("b", "c")
 
 
-def test_of_many_partners_the_largest_are_named_and_the_others_counted() -> None:
+def test_largest_of_many_partners_are_named_and_the_remaining_counted() -> None:
     lenders = [Borrower(f"l{number:02}", {"gpu": number}, {}) for number in range(1, 13)]
     found = borrowed_and_lent([Borrower("a", {}, {"gpu": 78}), *lenders], {"gpu": 78})
     assert found["a"].partners == tuple(f"l{number:02}" for number in range(12, 12 - MOST_PARTNERS, -1))

@@ -1,4 +1,4 @@
-"""`phalanx capture`: what leaves a cluster, and what never does."""
+"""`phalanx capture`: data that it exports, and data that it never exports."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def poisoned_everywhere(value: object) -> object:
     }
 
 
-def test_no_secret_of_a_pod_leaves_the_cluster_and_what_is_planned_with_does() -> None:
+def test_capture_omits_secrets_of_a_pod_and_contains_all_planning_fields() -> None:
     kept = captured("v1", "Pod", poisoned_pod())
     assert SECRET not in repr(kept)
     pod = decode_pod(msgspec.json.encode(kept))
@@ -155,8 +155,8 @@ def test_no_secret_of_a_pod_leaves_the_cluster_and_what_is_planned_with_does() -
     assert condemned_by(pod) == "phalanx"
 
 
-def test_a_pod_means_the_same_before_and_after() -> None:
-    """But for what nobody plans with."""
+def test_pod_has_equal_meaning_before_and_after_the_capture() -> None:
+    """Fields without influence on planning are exempt."""
     whole, kept = (
         Intake(("phalanx",), dialects=installed_dialects()).pod(decode_pod(msgspec.json.encode(document)))
         for document in (poisoned_pod(), captured("v1", "Pod", poisoned_pod()))
@@ -183,7 +183,7 @@ def test_no_secret_of_a_node_leaves_the_cluster() -> None:
     assert (found.status.allocatable, found.metadata.labels) == ({"cpu": "8"}, {"rack": "r1"})
 
 
-def test_whatever_the_kind_what_it_does_not_name_stays_behind() -> None:
+def test_unnamed_fields_of_any_kind_are_omitted() -> None:
     for kind in [*KINDS, "SomethingElse"]:
         document = {
             "metadata": poisoned_metadata(),
@@ -196,7 +196,7 @@ def test_whatever_the_kind_what_it_does_not_name_stays_behind() -> None:
         assert SECRET not in repr(captured("example/v1", kind, document)), kind
 
 
-def test_groups_queues_and_claims_keep_what_is_read() -> None:
+def test_groups_queues_and_claims_retain_the_fields_that_are_read() -> None:
     group = {"spec": {"minMember": 4, "queue": "q", "minResources": {"cpu": "4"}, "secretField": SECRET}}
     kept = captured("scheduling.volcano.sh/v1beta1", "PodGroup", {"metadata": poisoned_metadata(), **group})
     assert kept["spec"] == {"minMember": 4, "queue": "q", "minResources": {"cpu": "4"}}
@@ -211,7 +211,7 @@ def test_groups_queues_and_claims_keep_what_is_read() -> None:
 
 
 def test_every_annotation_that_a_dialect_asks_for_is_kept() -> None:
-    """Also those that are added later: whoever adds one says in `captured_kinds` whether it may leave."""
+    """This covers future annotations: a new one has to be declared exportable or not in `captured_kinds`."""
     asked: set[str] = set()
 
     def look(value: object) -> None:
@@ -230,7 +230,7 @@ def test_every_annotation_that_a_dialect_asks_for_is_kept() -> None:
     assert {key for key in asked - ANNOTATIONS if not NO_ANNOTATIONS.fullmatch(key)} == set()
 
 
-def test_the_same_cluster_makes_the_same_file_and_the_file_is_read_back() -> None:
+def test_capture_of_one_cluster_is_deterministic_and_readable() -> None:
     documents = [
         {
             "apiVersion": "v1",

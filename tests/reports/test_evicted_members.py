@@ -1,4 +1,4 @@
-"""`phalanx why` about a gang that was evicted: for whom, when, why, and what happens next."""
+"""`phalanx why` about an evicted gang: preemptor, time, reason, and next step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster(minimum: int = 3) -> Cluster:
 
 
 def leave(made: Cluster, *names: str, reason: str = "PreemptionByScheduler", message: str = WHOM) -> None:
-    """The pods were told ten seconds ago, with thirty seconds of grace."""
+    """Mark the pods for eviction ten seconds ago, with thirty seconds of grace."""
     for name in names:
         made.becomes(name, terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
         ours = reason == "PreemptionByScheduler"
@@ -55,7 +55,7 @@ async def recall(answer: WhyAnswer | None, *events: dict[str, Any], status: int 
     return await add_past_gang_eviction(client, "ns", "old", answer)  # type: ignore[arg-type]
 
 
-def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() -> None:
+def test_terminating_gang_shows_preemptor_time_and_next_step() -> None:
     made = cluster()
     leave(made, "old-0", "old-1", "old-2")
     answer = made.ask("old")
@@ -71,7 +71,7 @@ def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() ->
     assert answer.loss.pods == ["ns/old-0", "ns/old-1", "ns/old-2"]
 
 
-def test_whoever_loses_some_and_has_its_minimum_is_satisfied_and_says_so_too() -> None:
+def test_gang_that_lost_surplus_members_is_satisfied_and_shows_the_eviction() -> None:
     made = cluster(minimum=2)
     leave(made, "old-2")
     answer = made.ask("old")
@@ -80,7 +80,7 @@ def test_whoever_loses_some_and_has_its_minimum_is_satisfied_and_says_so_too() -
     assert told in render(answer)
 
 
-def test_while_its_new_pods_wait_already_both_are_told() -> None:
+def test_gang_with_terminating_and_new_waiting_pods_shows_both() -> None:
     made = cluster()
     leave(made, "old-0", "old-1", "old-2")
     for number in range(3):
@@ -90,7 +90,7 @@ def test_while_its_new_pods_wait_already_both_are_told() -> None:
     assert f"3 pods were evicted at {TOLD}" in render(answer)
 
 
-def test_what_most_of_them_were_told_comes_first() -> None:
+def test_reason_of_most_members_is_shown_first() -> None:
     made = cluster()
     leave(made, "old-0", "old-1")
     leave(made, "old-2", reason="DeletionByTaintManager", message="its node is tainted")
@@ -99,7 +99,7 @@ def test_what_most_of_them_were_told_comes_first() -> None:
     assert loss.message == f"{WHY}; 1 of them for other reasons"
 
 
-def test_a_gang_that_nobody_has_told_anything_lacks_members() -> None:
+def test_gang_without_eviction_conditions_lacks_members() -> None:
     made = cluster()
     for name in ("old-0", "old-1", "old-2"):
         made.becomes(name, terminating=True, leaves=int(NOW) + 20)
@@ -108,7 +108,7 @@ def test_a_gang_that_nobody_has_told_anything_lacks_members() -> None:
     assert answer.change == "create 3 more pods of the gang"
 
 
-async def test_when_its_pods_are_gone_its_event_tells() -> None:
+async def test_gang_without_pods_shows_its_eviction_event() -> None:
     made = cluster()
     gone(made, "old-0", "old-1", "old-2")
     answer = await recall(
@@ -120,7 +120,7 @@ async def test_when_its_pods_are_gone_its_event_tells() -> None:
     assert "old place in the queue" in answer.change
 
 
-async def test_when_its_new_pods_wait_its_event_is_told_beside_it() -> None:
+async def test_gang_with_new_waiting_pods_shows_its_eviction_event_too() -> None:
     made = cluster()
     gone(made, "old-0", "old-1", "old-2")
     for number in range(3):
@@ -131,7 +131,7 @@ async def test_when_its_new_pods_wait_its_event_is_told_beside_it() -> None:
     assert f"  Lost members at 2026-01-01T10:00:00Z: {NOTE}" in render(answer)
 
 
-async def test_where_the_api_server_evicts_the_event_knows_for_whom() -> None:
+async def test_event_names_the_preemptor_of_an_eviction_through_the_api() -> None:
     made = cluster()
     leave(made, "old-0", "old-1", "old-2", reason="EvictionByEvictionAPI", message="evicted")
     answer = await recall(made.ask("old"), event("2026-01-01T10:00:00Z", NOTE))
@@ -139,7 +139,7 @@ async def test_where_the_api_server_evicts_the_event_knows_for_whom() -> None:
     assert answer.message.endswith(f"evicted; {NOTE}")
 
 
-async def test_of_a_group_that_is_gone_its_event_tells() -> None:
+async def test_deleted_group_shows_its_eviction_event() -> None:
     answer = await recall(None, event("2026-01-01T10:00:00Z", NOTE))
     assert answer is not None
     assert (answer.kind, answer.state) == ("Gang", "Deleted")
@@ -156,7 +156,7 @@ async def test_where_no_event_is_its_own_nothing_is_added(found: dict[str, Any] 
     assert msgspec.to_builtins(await recall(answer, status=403)) == before
 
 
-async def test_a_gang_that_runs_again_has_nothing_to_tell() -> None:
+async def test_gang_that_runs_again_shows_no_eviction() -> None:
     answer = await recall(cluster().ask("old"), event("2026-01-01T10:00:00Z", NOTE))
     assert answer is not None
     assert (answer.state, answer.loss) == ("Running", None)

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 def spoken() -> Iterator[Verdict]:
-    """What the scheduler says of a gang of three, of which one member is there."""
+    """Return the scheduler's message about a gang of three, of which one member exists."""
     spec = Gang(G, min_member=3)
     state = state_of(pod("g-0"), gang=spec)
     state.apply(AccountUpdated(Account(AccountKey(Tree.QUEUE, "q"), label="Queue q")))
@@ -79,7 +79,7 @@ def spoken() -> Iterator[Verdict]:
 
 
 @pytest.mark.parametrize("verdict", list(spoken()), ids=lambda each: f"{each.code}: {each.message[:30]}")
-def test_exact_code_stands_beside_the_one_word_of_kube_and_volcano_whatever_the_sentence(verdict: Verdict) -> None:
+def test_exact_code_accompanies_the_generic_reason_of_kube_and_volcano_for_any_message(verdict: Verdict) -> None:
     exact = condition(LAST_VERDICT, "True", verdict.code, told_fields(verdict))
     of_pod = waiting([condition(SCHEDULED, "False", "Unschedulable", "x"), exact], [])
     of_group = waiting([], [condition("Unschedulable", "True", "NotEnoughTasks", "x"), exact])
@@ -123,7 +123,7 @@ def test_too_many_objects_are_as_if_they_were_unknown() -> None:
 
 
 def waiting(conditions: list[Json], of_group: list[Json]) -> JobEntry:
-    """A gang of one pod with what both say."""
+    """Return a gang of one pod with the conditions of both."""
     metadata = {"namespace": "ns", "name": "g"}
     group = {"metadata": metadata, "spec": {"minMember": 1}, "status": {"conditions": of_group}}
     member = {"metadata": metadata, "status": {"phase": "Pending", "conditions": conditions}}
@@ -142,7 +142,7 @@ def test_a_gang_that_a_quota_holds_says_so() -> None:
     assert (told.reason, told.message) == ("QuotaExceeded", "max 2")
 
 
-def test_that_a_quota_holds_it_is_newer_than_what_was_said_about_nodes() -> None:
+def test_quota_reason_replaces_an_older_reason_about_nodes() -> None:
     nodes = condition(SCHEDULED, "False", "Unschedulable", "x")
     held = condition(ADMITTED, "False", "QuotaExceeded", "x")
     exact = condition(LAST_VERDICT, "True", "NotEnoughResources", "{}")

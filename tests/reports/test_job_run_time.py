@@ -27,7 +27,7 @@ def test_a_job_a_group_and_pods_speak_for_it() -> None:
     )
 
 
-def test_who_says_nothing_has_no_end() -> None:
+def test_job_without_a_run_time_has_no_end() -> None:
     found = documented_run_time({"kind": "Gang"}, [], [pod_document("a")])
     assert found is not None
     assert found.lines() == ["Runs: no end known"]

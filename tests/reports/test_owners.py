@@ -1,4 +1,4 @@
-"""Gangs by the name of the job that made them: references to owners are followed, whatever a PodGroup is called."""
+"""Gangs by the name of their job: owner references are followed, independent of the name of the PodGroup."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RAY = tree(
         ("nobody", "", set()),
     ],
 )
-def test_what_belongs_to_a_job_is_found_by_its_name(name: str, kind: str, found: set[str]) -> None:
+def test_objects_of_a_job_are_found_by_its_name(name: str, kind: str, found: set[str]) -> None:
     assert RAY.below(name, kind) == found
 
 
@@ -57,14 +57,14 @@ def test_owners_that_cannot_be_read_are_known_by_the_references_to_them() -> Non
     assert there.unread() == {("x/v1", "PyTorchJob")}
 
 
-def test_jobs_of_two_kinds_and_one_name_are_told_apart_by_their_kind() -> None:
+def test_jobs_of_two_kinds_and_one_name_are_distinguished_by_kind() -> None:
     there = tree(owned("p", ("PyTorchJob", "a", "u-a")), owned("q", ("MPIJob", "a", "u-b")))
     with pytest.raises(AmbiguousGangError, match="mpijob/a, pytorchjob/a"):
         there.below("a")
     assert there.below("a", "mpijob") == {"q"}
 
 
-def test_a_name_alone_is_that_of_the_topmost_and_no_circle_holds_anybody_up() -> None:
+def test_plain_name_means_the_topmost_owner_and_cyclic_references_end() -> None:
     there = tree(owned("u-set", ("TrainJob", "t", "u-train")), owned("pod", ("JobSet", "t", "u-set")))
     assert there.below("t") == {"u-set", "pod"}
     assert there.below("t", "jobset") == {"pod"}

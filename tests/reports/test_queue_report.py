@@ -1,4 +1,4 @@
-"""`phalanx queue` and `phalanx quota`: what they say of queues and quotas, from the facts alone."""
+"""`phalanx queue` and `phalanx quota`: their answers about queues and quotas, from the cluster state alone."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def quota(answer: QueueReport, name: str) -> QuotaEntry:
 
 
 class TestQueues:
-    def test_a_tree_is_told_from_the_root_down(self) -> None:
+    def test_tree_is_listed_from_the_root_down(self) -> None:
         world = World(8).queue("b").queue("a").queue("b2", parent="b").queue("b1", parent="b")
         answer = world.report()
         told = [(entry.name, entry.depth, entry.parent) for entry in answer.queues]
@@ -128,7 +128,7 @@ class TestQueues:
             ("default", 1, "root"),
         ]
 
-    def test_what_was_declared_and_what_is_used(self) -> None:
+    def test_queue_shows_declared_and_used_amounts(self) -> None:
         world = World(8).queue("a", guarantee=cpu(1), capability=cpu(6), weight=3, priority=5, reclaimable=False)
         entry = queue(world.pods(2, "a", running=True).pods(1, "a").report(), "a")
         assert (entry.state, entry.weight, entry.priority, entry.reclaimable) == ("Open", 3, 5, False)
@@ -137,7 +137,7 @@ class TestQueues:
         assert (entry.share, entry.dominant) == (25.0, "cpu")
         assert entry.pods == Counts(2, 1)
 
-    def test_room_that_is_kept_until_others_have_left_is_theirs(self) -> None:
+    def test_room_reserved_until_victims_terminate_is_charged_to_the_victims(self) -> None:
         world = World(2).queue("default").queue("a").pods(2, running=True).pods(2, "a")
         for uid in ("u3", "u4"):
             world.state.pods.nominate(world.state.pods[uid], world.state.nodes.row("n"), Nomination())
@@ -145,13 +145,13 @@ class TestQueues:
         assert (queue(answer, "default").share, queue(answer, "a").share) == (100.0, 0.0)
         assert (queue(answer, "a").used, queue(answer, "a").pending["cpu"]) == ({}, "2")
 
-    def test_proportion_says_what_a_queue_deserves_now_and_what_it_would_if_all_asked(self) -> None:
+    def test_proportion_shows_the_current_deserved_share_and_the_share_at_full_demand(self) -> None:
         world = World(9).queue("a", weight=2).queue("b", weight=6).pods(9, "a")
         entry = queue(world.report(), "a")
         assert (entry.deserved, entry.entitled) == ({"cpu": "9"}, {"cpu": "2"})
         assert entry.own_share == pytest.approx(22.22)
 
-    def test_capacity_says_what_was_declared(self) -> None:
+    def test_capacity_shows_the_declared_share(self) -> None:
         world = World(9).queue("a", deserved=cpu(4), guarantee=cpu(1))
         entry = queue(world.report(CAPACITY), "a")
         assert entry.deserved == entry.entitled == {"cpu": "4"}
@@ -161,7 +161,7 @@ class TestQueues:
         assert answer.plugins == []
         assert (queue(answer, "a").deserved, queue(answer, "a").entitled) == ({}, {})
 
-    def test_a_ceiling_is_told_in_its_plugins_words(self) -> None:
+    def test_limit_is_shown_in_the_words_of_its_plugin(self) -> None:
         world = World(8).queue("a", capability=cpu(3)).queue("b").pods(8, "a").pods(8, "b")
         told = {each.word: each.limits["cpu"] for each in queue(world.report(), "a").ceilings}
         assert told == {"deserved share": "3", "capability": "3"}
@@ -172,18 +172,18 @@ class TestQueues:
         answer = world.report()
         assert queue(answer, "a").gangs == queue(answer, "root").gangs == Counts(1, 1)
 
-    def test_demand_that_a_closed_queue_refuses_is_told_all_the_same(self) -> None:
+    def test_demand_of_a_closed_queue_is_shown(self) -> None:
         entry = queue(World(8).queue("a", state=AccountState.CLOSED).pods(3, "a").report(), "a")
         assert (entry.state, entry.pending["cpu"]) == ("Closed", "3")
         assert entry.fault == "Queue a is closed and accepts no new pods"
         assert entry.first is not None
         assert entry.first.reason == "QueueClosed"
 
-    def test_demand_for_a_queue_that_is_missing_is_told_on_top(self) -> None:
+    def test_demand_for_a_missing_queue_is_a_warning_of_the_report(self) -> None:
         answer = World(8).pods(2, "nowhere").report()
         assert answer.warnings == ["queue nowhere does not exist: 2 pod(s) wait for this queue"]
 
-    def test_faults_and_warnings_stand_where_they_belong(self) -> None:
+    def test_faults_and_warnings_are_shown_at_their_queue(self) -> None:
         world = World(8).queue("a", problem=Problem("InvalidQueue", "weight is 0"))
         world.queue("b", parent="lost").queue("c", warnings=(Problem("Odd", "looks odd"),))
         answer = world.report()
@@ -191,7 +191,7 @@ class TestQueues:
         assert queue(answer, "b").fault == "Queue b names the parent lost: not found"
         assert queue(answer, "c").warnings == ["Odd: looks odd"]
 
-    def test_what_stands_at_a_queue_is_not_told_on_top_as_well(self) -> None:
+    def test_warning_shown_at_a_queue_is_not_repeated_for_the_report(self) -> None:
         world = World(8).queue("a", problem=Problem("InvalidQueue", "weight is 0"))
         world.queue("c", warnings=(Problem("Odd", "looks odd"),))
         for name, reason, message in (("a", "InvalidQueue", "weight is 0"), ("c", "Odd", "looks odd")):
@@ -202,7 +202,7 @@ class TestQueues:
 
 
 class TestBorrowing:
-    def test_who_holds_more_than_its_part_has_it_from_who_holds_less(self) -> None:
+    def test_queue_above_its_share_borrows_from_queues_below_theirs(self) -> None:
         world = World(9).queue("busy").queue("idle").pods(9, "busy", running=True)
         answer = world.report()
         busy, idle = queue(answer, "busy"), queue(answer, "idle")
@@ -215,15 +215,15 @@ class TestBorrowing:
         assert (queue(answer, "a").borrowed, queue(answer, "a").partners) == ({"cpu": "3"}, [])
         assert queue(answer, "b").lent == {}
 
-    def test_what_is_guaranteed_is_not_lent(self) -> None:
+    def test_guaranteed_amounts_are_not_lent(self) -> None:
         world = World(8).queue("a").queue("b", guarantee=cpu(4)).pods(4, "a", running=True)
         assert queue(world.report(), "b").lent == {}
 
-    def test_a_child_has_it_from_whom_its_parent_borrows(self) -> None:
+    def test_child_borrows_from_the_lenders_of_its_parent(self) -> None:
         world = World(9).queue("p").queue("idle").queue("c", parent="p").pods(9, "c", running=True)
         assert queue(world.report(), "c").partners == ["default", "idle"]
 
-    def test_an_elastic_quota_borrows_from_those_below_their_min(self) -> None:
+    def test_elastic_quota_borrows_from_quotas_below_their_min(self) -> None:
         world = World(10).quota("a", 4, 6).quota("b", 6, 8)
         world.pods(6, namespace="a", running=True).pods(3, namespace="b", running=True)
         answer = world.report()
@@ -250,7 +250,7 @@ class TestThePast:
 
 
 class TestBudgets:
-    def test_what_is_spent_of_a_budget_is_told(self) -> None:
+    def test_spent_part_of_a_budget_is_shown(self) -> None:
         budget = Budget(cpu(5), 3600)
         world = World(10).queue("a", budget=budget).pods(1, "a")
         spent = {"cpu": 2 * 1000 * 3600_000}
@@ -258,18 +258,18 @@ class TestBudgets:
         told = queue(world.report(), "a").budget
         assert told == BudgetUse("1h", "2001-09-09T02:00:00Z", {"cpu": "5"}, {"cpu": "2"})
 
-    def test_without_a_budget_nothing_is_told(self) -> None:
+    def test_queue_without_a_budget_shows_none(self) -> None:
         assert queue(World(10).queue("a").report(), "a").budget is None
 
 
 class TestEvictionLimits:
-    def test_what_an_account_states_is_told_in_its_own_spelling(self) -> None:
+    def test_amounts_of_an_account_are_shown_in_its_own_spelling(self) -> None:
         world = World(10).queue("a", min_run_time=5400, eviction_rate=EvictionRate(10, 60)).queue("b")
         answer = world.report()
         told = [(queue(answer, name).min_run_time, queue(answer, name).eviction_rate) for name in "ab"]
         assert told == [("1h30m", "10/1m"), ("", "")]
 
-    def test_so_is_how_far_its_pods_may_protect_themselves(self) -> None:
+    def test_limits_of_eviction_protection_are_shown(self) -> None:
         world = World(10).queue("a", self_protection=SelfProtection.ALL, max_protection=7200).queue("b")
         answer = world.report()
         told = [(queue(answer, name).self_protection, queue(answer, name).max_protection_time) for name in "ab"]
@@ -277,7 +277,7 @@ class TestEvictionLimits:
 
 
 class TestFirstInLine:
-    def test_it_is_the_first_of_the_queue_in_the_order_of_the_policy(self) -> None:
+    def test_first_waiting_gang_is_the_first_in_policy_order(self) -> None:
         world = World(2).queue("a").queue("b").pods(2, running=True)
         world.gang("young", 2, "b").pods(2, "a").pods(2, "b", gang="young")
         answer = world.report(BARE)
@@ -288,17 +288,17 @@ class TestFirstInLine:
         assert (b.name, b.reason) == ("gang ns/young", "NotEnoughResources")
         assert "2 cpu" in b.change
 
-    def test_who_would_start_now_waits_for_nothing(self) -> None:
+    def test_gang_that_starts_now_has_no_waiting_reason(self) -> None:
         assert queue(World(2).queue("a").pods(2, "a").report(), "a").first is None
 
-    def test_a_quota_tells_who_waits_for_it(self) -> None:
+    def test_quota_lists_its_waiting_gangs(self) -> None:
         world = World(10).quota("a", 1, 1).pods(1, namespace="a", running=True).pods(1, namespace="a")
         first = quota(world.report(), "a/quota").first
         assert first is not None
         assert first.reason == "QuotaExceeded"
         assert first.change.startswith("free 1 cpu charged to ElasticQuota a/quota")
 
-    def test_a_tenant_of_a_queue_tells_its_own_first(self) -> None:
+    def test_tenant_of_a_queue_sees_own_gangs_first(self) -> None:
         world = World(1).pods(1, running=True).pods(2, namespace="x").pods(1, namespace="y")
         tenants = {each.name: each for each in queue(world.report(), "default").tenants}
         assert {name: each.first.name for name, each in tenants.items() if each.first} == {
@@ -307,7 +307,7 @@ class TestFirstInLine:
         assert tenants["ns"].used["cpu"] == "1"
 
 
-def test_koordinators_runtime_quota_is_told() -> None:
+def test_koordinators_runtime_quota_is_shown() -> None:
     root = AccountKey(Tree.KOORDINATOR, "koordinator-root-quota")
     world = World(10).account(root, parental=True)
     world.account(

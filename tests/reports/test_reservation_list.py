@@ -1,4 +1,4 @@
-"""Room that is kept: what the scheduler wrote down, and objects of both kinds."""
+"""Reserved room: records of the scheduler, and objects of both kinds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHARE = StoredShare("k", {"n2": 2, "n1": 1})
 
 
 class Server:
-    """Answers what the list asks: the ConfigMap, the kinds, the objects."""
+    """A server of the requests of the list: the ConfigMap, the kinds, the objects."""
 
     def __init__(self, promises: list[StoredReservation] | None, objects: dict[str, list[dict[str, Any]]]) -> None:
         self.promises = promises
@@ -106,7 +106,7 @@ async def test_promises_and_reservations_are_one_list_by_start() -> None:
     assert (fifth.reason, fifth.message) == ("NoRoom", "full")
 
 
-async def test_who_may_not_read_what_was_promised_is_told_so_and_sees_the_rest() -> None:
+async def test_caller_without_the_right_to_promises_gets_a_warning_and_the_remaining_list() -> None:
     found, warnings = await told(Server(None, {ADVANCE.path(): [{"metadata": {"name": "course"}}]}))
     assert [room.name for room in found] == ["course"]
     assert "promised starts" in warnings[0]

@@ -1,4 +1,4 @@
-"""Whose turn it is, and by which key: the order is the scheduler's own."""
+"""The scheduling order and its sort keys: the report equals the scheduler's own order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def names(report: OrderReport) -> list[str]:
     return [entry.name for entry in report.entries]
 
 
-def test_who_would_start_now_comes_first_and_then_everybody_who_waits() -> None:
+def test_gangs_that_start_now_precede_waiting_ones() -> None:
     world = World(2).gang("fits", 2).pods(2, gang="fits").gang("waits", 2).pods(2, gang="waits").pods(1)
     found = order(world)
     assert names(found) == ["fits", "waits", "p005"]
@@ -37,7 +37,7 @@ def test_who_would_start_now_comes_first_and_then_everybody_who_waits() -> None:
     assert found.entries[1].reason == "NotEnoughResources"
 
 
-def test_the_queue_that_has_less_goes_first_and_that_key_is_named() -> None:
+def test_queue_with_the_lower_share_is_first_and_the_key_is_named() -> None:
     world = World(4).queue("rich", weight=1).queue("poor", weight=1)
     world.pods(3, "rich", running=True).pods(1, "poor", running=True)
     world.gang("a", 1, "rich").pods(1, "rich", gang="a").gang("b", 1, "poor").pods(1, "poor", gang="b")
@@ -48,7 +48,7 @@ def test_the_queue_that_has_less_goes_first_and_that_key_is_named() -> None:
     assert list(found.entries[0].keys) == ["queue:proportion", "priority", "gang"]
 
 
-def test_equal_ones_are_told_apart_by_age_and_name() -> None:
+def test_equal_gangs_are_ordered_by_age_and_name() -> None:
     world = World(1).pods(1, running=True).pods(3)
     found = order(world)
     assert names(found) == ["p002", "p003", "p004"]
@@ -61,5 +61,5 @@ def test_members_above_a_minimum_that_holds_are_in_no_line(minimum: int) -> None
     assert names(order(world)) == (["p003"] if minimum == 1 else ["g", "p003"])
 
 
-def test_where_everything_runs_nobody_is_in_line() -> None:
+def test_order_is_empty_where_everything_runs() -> None:
     assert order(World(2).pods(2, running=True)).entries == []

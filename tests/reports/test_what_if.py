@@ -1,4 +1,4 @@
-"""`phalanx what-if` over a capture: who starts when and where, who goes, who is late."""
+"""`phalanx what-if` over a capture: starts with time and node, evictions, and delays."""
 
 from __future__ import annotations
 
@@ -114,14 +114,14 @@ def only(answer: WhatIfAnswer) -> AskedStart:
 FULL = (node("n1"), node("n2"), pod("r1", 6, "n1", 1000), pod("r2", 6, "n2", 2000))
 
 
-def test_what_fits_starts_now_and_nobody_is_late() -> None:
+def test_job_that_fits_starts_now_and_delays_no_other_job() -> None:
     answer = ask(*FULL, objects=asked(*gang("new", 2, 2)))
     assert (only(answer).name, only(answer).state, only(answer).wait_seconds) == ("a/new", "Now", 0)
     assert sum(room.pods for room in only(answer).nodes) == 2
     assert (answer.evicted, answer.moved) == ([], [])
 
 
-def test_what_waits_starts_when_those_in_its_way_are_killed_and_have_left() -> None:
+def test_job_starts_when_the_jobs_in_its_way_have_reached_their_limit_and_terminated() -> None:
     """r1 has run for 100 of 1000 seconds, and has 10 to leave."""
     start = only(ask(*FULL, objects=asked(*gang("new", 2, 4))))
     assert (start.state, start.wait_seconds) == ("Later", 910)
@@ -137,13 +137,13 @@ def test_estimates_of_users_say_when_it_is_expected() -> None:
     assert (start.start, start.expected) == (format_time(NOW + 910), format_time(NOW + 200))
 
 
-def test_where_no_end_is_known_it_does_not_start_and_it_is_said_why() -> None:
+def test_job_behind_jobs_without_a_known_end_gets_no_start_and_a_reason() -> None:
     answer = ask(node("n1"), pod("r1", 6, "n1"), objects=asked(pod("new", 4)))
     assert only(answer).state == "NotWithinHorizon"
     assert "a/new would not start within 1d" in "\n".join(answer_lines(answer))
 
 
-def test_who_has_to_go_is_named_with_what_is_lost_and_when_it_runs_again() -> None:
+def test_victim_is_named_with_its_lost_work_and_its_next_start() -> None:
     there = (node("n1"), pod("low", 6, "n1", 1000, owner="rs"), pod("small", 2, "n1"))
     answer = ask(*there, policy=EVICTING, objects=asked(pod("urgent", 6, limit=500, priority=10)))
     assert (only(answer).state, only(answer).wait_seconds) == ("AfterEvictions", 10)
@@ -153,13 +153,13 @@ def test_who_has_to_go_is_named_with_what_is_lost_and_when_it_runs_again() -> No
     assert evicted.again == format_time(NOW + 10 + 500 + 10)
 
 
-def test_who_has_no_controller_is_lost() -> None:
+def test_victim_without_a_controller_is_lost() -> None:
     answer = ask(node("n1"), pod("low", 8, "n1"), policy=EVICTING, objects=asked(pod("urgent", 8, priority=10)))
     assert [each.lost for each in answer.evicted] == [True]
     assert "never: no controller recreates it" in "\n".join(answer_lines(answer))
 
 
-def test_others_that_wait_are_told_to_be_late_by_how_much() -> None:
+def test_delayed_jobs_are_listed_with_their_delay() -> None:
     there = (*FULL, *gang("waits", 2, 4, limit=500))
     answer = ask(*there, objects=asked(*gang("first", 2, 4, limit=500, priority=10)), priority=10)
     assert [(each.name, each.delay_seconds) for each in answer.moved] == [("a/waits", 510)]
@@ -177,7 +177,7 @@ def test_more_nodes_help_a_gang_that_waits() -> None:
     assert (answer.without.never, answer.changed.now) == (1, 1)
 
 
-def test_without_a_rack_its_pods_are_lost_and_who_waits_starts_later() -> None:
+def test_removal_of_a_rack_loses_its_pods_and_delays_waiting_jobs() -> None:
     there = (node("n1", rack="r1"), node("n2", rack="r2"), *FULL[2:], *gang("waits", 2, 4, limit=500))
     answer = ask(*there, without_nodes=("rack=r1",))
     assert [(each.name, each.pods, each.again) for each in answer.interrupted] == [("a/r1", 1, "")]
@@ -277,7 +277,7 @@ def test_a_question_that_cannot_be_answered_says_why(question: Object, said: str
         ask(*FULL, **question)
 
 
-def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
+def test_running_gang_gets_no_start_time() -> None:
     there = (node("n1"), *gang("runs", 2, 1, on="n1"), *gang("waits", 2, 1))
     with pytest.raises(InputError, match="it is not waiting: all of its 2 pods are bound or finished"):
         ask(*there, gang="a/runs", changes=())
@@ -285,7 +285,7 @@ def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
 
 
 @pytest.mark.parametrize("called", ["a/train", "a/train-1c7f2b60", "train"])
-def test_a_group_without_pods_is_one_that_nobody_knows_the_pods_of(called: str) -> None:
+def test_group_without_pods_is_refused_as_its_pods_are_unknown(called: str) -> None:
     """Volcano makes those of a job when its group is admitted; until then there is only the group."""
     (group,) = gang("train-1c7f2b60", 0, 1)
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1c7f2b60"}
@@ -307,14 +307,14 @@ def room_of(*there: Object, policy: str = PLAIN, **question: Any) -> list[tuple[
     return [(row.seconds, row.pods, row.nodes) for row in found.rows]
 
 
-def test_what_is_free_is_the_largest_gang_that_starts_now() -> None:
+def test_free_room_is_the_size_of_the_largest_gang_that_starts_now() -> None:
     assert room_of(*FULL) == [(0, 4, 2)]
     assert room_of(*FULL, amounts={"cpu": "2"}) == [(0, 2, 2)]
     assert room_of(*FULL, amounts={"cpu": "3"}) == [(0, 0, 0)]
 
 
 @pytest.mark.feature("start-reservations")
-def test_who_ends_before_a_start_that_is_kept_has_more_room() -> None:
+def test_job_that_ends_before_a_promised_start_has_more_room() -> None:
     """The gang that waits is promised n1 from 910 seconds on: until then two CPUs of it are free."""
     there = (*FULL, *gang("waits", 2, 4, limit=100))
     rows = room_of(*there, policy=KEEPING)

@@ -1,4 +1,4 @@
-"""`phalanx why`: what it says of pods and gangs, from the facts alone."""
+"""`phalanx why`: its answers about pods and gangs, from the cluster state alone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_gang_that_would_start_says_where() -> None:
     assert answer.message.endswith("placed now on n")
 
 
-def test_a_gang_whose_binding_fails_repeats_what_the_api_said() -> None:
+def test_gang_whose_binding_fails_repeats_the_message_of_the_api_server() -> None:
     cluster = Cluster(cpus=3, minimum=3)
     cluster.pods(0, 3)
     cluster.snapshot.refused["u1"] = "binding to node n failed: 403 Forbidden"
@@ -84,7 +84,7 @@ def test_a_gang_that_lost_a_member_lacks_it() -> None:
 
 
 @pytest.mark.parametrize("about", ["gang", "pod"])
-def test_a_gang_with_its_quorum_tells_what_its_surplus_waits_for(about: str) -> None:
+def test_gang_with_its_quorum_shows_the_waiting_reason_of_its_surplus(about: str) -> None:
     cluster = Cluster(cpus=3, minimum=2)
     cluster.pods(0, 3, PodPhase.RUNNING, "n")
     cluster.pods(3, 1)
@@ -102,7 +102,7 @@ def test_a_gang_that_has_all_it_needs(phase: PodPhase, state: str) -> None:
     assert cluster.gang().state == state
 
 
-def test_who_is_not_there_gets_no_answer() -> None:
+def test_missing_object_has_no_answer() -> None:
     cluster = Cluster(cpus=3, minimum=3)
     inquiry = WhyReport(cluster.snapshot, load_policy(), 1e9)
     assert inquiry.pod("ns", "nobody") is None
@@ -123,7 +123,7 @@ def test_a_gang_with_a_topology_says_in_which_domain_it_is_or_would_be() -> None
 
 
 @pytest.mark.parametrize("about", ["gang", "pod"])
-def test_it_is_said_when_a_minimum_is_not_asked_for_any_more(about: str) -> None:
+def test_unused_minimum_is_mentioned(about: str) -> None:
     cluster = Cluster(cpus=3, minimum=3, policy=MatchPolicy.ONCE_SATISFIED)
     cluster.pods(0, 3, PodPhase.RUNNING, "n")
     cluster.pods(3, 1)
@@ -146,7 +146,7 @@ def test_a_gang_that_could_be_larger_says_how_large_it_is_and_why_not_more() -> 
     assert "Size: 4 of 8 members have nodes (minimum 2)" in text
 
 
-def test_a_gang_as_large_as_its_minimum_has_no_size_to_tell() -> None:
+def test_gang_as_large_as_its_minimum_shows_no_size() -> None:
     cluster = Cluster(cpus=4, minimum=2)
     cluster.pods(0, 2, PodPhase.RUNNING, "n")
     assert cluster.gang().size is None
@@ -163,7 +163,7 @@ def expected_members(cluster: Cluster, count: int, node: str, cpus: int = 1) -> 
         cluster.snapshot.state.apply(PodUpdated(msgspec.structs.replace(pod, expires=1300 if node else 0)))
 
 
-def test_room_that_is_held_for_members_to_come_is_told() -> None:
+def test_room_reserved_for_expected_members_is_shown() -> None:
     cluster = Cluster(cpus=4, minimum=1)
     cluster.pods(0, 1, PodPhase.RUNNING, "n")
     expected_members(cluster, 3, "n")
@@ -173,7 +173,7 @@ def test_room_that_is_held_for_members_to_come_is_told() -> None:
     assert "Reserved: room for 3 members that its leader will create until 1970-01-01T00:21:40Z" in render(answer)
 
 
-def test_a_leader_that_waits_for_room_for_the_others_names_them() -> None:
+def test_leader_that_waits_for_room_of_its_workers_names_them() -> None:
     cluster = Cluster(cpus=4, minimum=1)
     cluster.pods(0, 1)
     expected_members(cluster, 3, "", cpus=2)
@@ -182,7 +182,7 @@ def test_a_leader_that_waits_for_room_for_the_others_names_them() -> None:
     assert "of the 4 required pods of gang ns/g (3 pods created once it runs) fit" in answer.message
 
 
-def test_a_pod_tells_when_it_ends_and_who_says_so() -> None:
+def test_pod_shows_its_end_and_the_field_that_sets_it() -> None:
     cluster = Cluster(cpus=2, minimum=1)
     cluster.pods(0, 1)
     run_time = RunTime(

@@ -10,7 +10,7 @@ from .test_why import KEY, Cluster
 
 
 def cluster(*held: int) -> Cluster:
-    """Ten cpu; admitted groups hold these amounts, and gang g waits to be admitted with ten."""
+    """Return ten cpu whose admitted groups use these amounts, and gang g that waits for admission with ten."""
     made = Cluster(10, 1)
     for number, cpus in enumerate(held):
         size = requests_of({"cpu": cpus * 1000})
@@ -23,7 +23,7 @@ def cluster(*held: int) -> Cluster:
     return made
 
 
-def test_group_that_waits_for_admission_is_told_which_groups_hold_how_much() -> None:
+def test_group_that_waits_for_admission_names_the_groups_and_amounts_before_it() -> None:
     answer = cluster(4, 6).gang()
     assert answer.reason == "AwaitingAdmission"
     assert answer.message.endswith("; admitted and not placed yet: gang ns/a1 (6 cpu), gang ns/a0 (4 cpu)")
@@ -34,7 +34,7 @@ def test_many_holders_are_counted() -> None:
     assert answer.message.endswith("gang ns/a2 (3 cpu), gang ns/a1 (2 cpu), gang ns/a3 (2 cpu), 2 more")
 
 
-def test_group_that_nodes_alone_keep_waiting_is_told_of_no_holder() -> None:
+def test_group_that_waits_only_for_nodes_names_no_group() -> None:
     made = cluster()
     size = requests_of({"cpu": 13_000})
     made.snapshot.state.apply(

@@ -23,8 +23,10 @@ tiers: [{{plugins: [{{name: priority}}, {{name: gang}}]}}, {{plugins: [{{name: p
 
 
 class QueuedCluster(Cluster):
-    """A queue `q` with a capability in cores, in which `running` pods of one core run and the gang waits, of which
-    the last member asks for `largest` cores and the others for one."""
+    """A queue `q` with a capability in cores, in which `running` pods of one core run and the gang waits.
+
+    Its last member requests `largest` cores and each other one requests one.
+    """
 
     def __init__(
         self, capability: int, members: int, *, cpus: int = 20, running: int = 0, largest: int = 1
@@ -70,7 +72,7 @@ def start_of(report: WhyReport) -> PromisedStart:
 @pytest.mark.feature("start-reservations")
 @pytest.mark.parametrize("queues", ["capacity", "proportion"])
 @pytest.mark.parametrize("running", [0, 2])
-def test_who_can_never_start_is_not_told_that_others_are_in_the_way(queues: str, running: int) -> None:
+def test_gang_that_can_never_start_names_no_blocking_pods(queues: str, running: int) -> None:
     report = QueuedCluster(4, 8, running=running).report(queues, "reserve, ")
     answer, start = answer_of(report), start_of(report)
     assert (answer.reason, start.reason) == ("QuotaExceeded", "CannotEverRun")
@@ -80,7 +82,7 @@ def test_who_can_never_start_is_not_told_that_others_are_in_the_way(queues: str,
 
 
 @pytest.mark.feature("start-reservations")
-def test_who_would_start_once_others_have_left_is_told_that_nobody_knows_when() -> None:
+def test_gang_that_starts_after_running_pods_end_has_an_unknown_start() -> None:
     report = QueuedCluster(4, 4, running=2).report(extra="reserve, ")
     answer, start = answer_of(report), start_of(report)
     assert start.reason == "NoEndKnown"
@@ -90,7 +92,7 @@ def test_who_would_start_once_others_have_left_is_told_that_nobody_knows_when() 
 
 @pytest.mark.parametrize(("running", "largest"), [(0, 1), (2, 1), (0, 4), (2, 4), (1, 7)])
 def test_the_capability_that_is_named_is_the_least_that_helps(running: int, largest: int) -> None:
-    """Members that were passed over because another kind was in the way count as what they are."""
+    """Members skipped behind another kind are counted under their real reason."""
     needed = 4 + largest + running
     answer = answer_of(QueuedCluster(4, 5, running=running, largest=largest).report())
     assert answer.change == f"raise its capability to {needed}"
@@ -100,6 +102,6 @@ def test_the_capability_that_is_named_is_the_least_that_helps(running: int, larg
         assert again.forecast == forecast
 
 
-def test_nobody_is_told_to_raise_a_capability_above_what_there_is() -> None:
+def test_suggested_capability_never_exceeds_the_cluster() -> None:
     answer = answer_of(QueuedCluster(4, 8, cpus=5).report())
     assert answer.change == "request at most 4 cpu"

@@ -1,4 +1,4 @@
-"""`phalanx why` of groups of groups: which of them could start, and what the first of the others lacks."""
+"""`phalanx why` of composites: groups that could start, and the obstacle of the first remaining one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_composite_that_would_start_says_so() -> None:
     assert answer.message == "2 groups started or would start now; 2 required"
 
 
-def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None:
+def test_composite_without_room_names_the_group_in_its_way_and_a_fix() -> None:
     answer = ask(cluster(3, "a", "b"))
     assert (answer.state, answer.reason, answer.placeable, answer.missing) == (
         "Pending",
@@ -73,7 +73,7 @@ def test_one_that_lacks_groups_says_how_many() -> None:
     assert (answer.state, answer.reason, answer.change) == ("Pending", "NotEnoughMembers", "create 1 more group")
 
 
-def test_one_whose_tree_makes_no_sense_says_what_is_wrong() -> None:
+def test_composite_with_an_invalid_tree_names_the_mistake() -> None:
     answer = ask(cluster(8, "a", parent="c"))
     assert (answer.reason, answer.change) == ("InvalidComposite", "remove one of the parents")
 

@@ -1,4 +1,4 @@
-"""`phalanx why` about evictions: who leaves for whom, who would have to, and what would change that."""
+"""`phalanx why` about evictions: victims and preemptors, potential victims, and changes that would help."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cluster:
         return answer
 
 
-def test_who_would_be_evicted_now_and_at_what_cost() -> None:
+def test_victims_that_would_be_evicted_now_are_listed_with_their_cost() -> None:
     cluster = Cluster()
     cluster.pod("new", cpu=3, priority=10)
     answer = cluster.ask("new")
@@ -84,7 +84,7 @@ def test_who_would_be_evicted_now_and_at_what_cost() -> None:
     assert "Cost: 3 pods, 1 gang below its minimum" in render(answer)
 
 
-def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
+def test_running_pod_shows_that_it_would_be_evicted_now() -> None:
     cluster = Cluster()
     cluster.pod("new", cpu=1, priority=10)
     answer = cluster.ask("lone")
@@ -94,7 +94,7 @@ def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
     )
 
 
-def test_whom_it_waits_for_and_how_long_they_have() -> None:
+def test_preemptor_names_its_terminating_victims_and_their_grace() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20)
     cluster.pod("new", cpu=1, priority=10, nominated_node="n")
@@ -115,7 +115,7 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
     )
 
 
-def test_whoever_fits_once_others_have_left_anyway_waits_for_them_and_nothing_is_held() -> None:
+def test_pod_that_fits_after_terminating_pods_waits_without_a_reservation() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20)
     cluster.pod("new", cpu=1)
@@ -126,7 +126,7 @@ def test_whoever_fits_once_others_have_left_anyway_waits_for_them_and_nothing_is
     assert "Fits then on: n (1)" in render(answer)
 
 
-def test_of_pods_that_are_alike_each_has_its_own_victim() -> None:
+def test_equal_pods_have_distinct_victims() -> None:
     cluster = Cluster()
     cluster.gang("old", 1)
     for name in ("new-a", "new-b"):
@@ -139,7 +139,7 @@ def test_of_pods_that_are_alike_each_has_its_own_victim() -> None:
     assert len({departure.pod for found in founds for departure in found.pods}) == 2
 
 
-def test_whom_one_would_have_to_outrank() -> None:
+def test_pod_names_the_priority_that_it_has_to_exceed() -> None:
     cluster = Cluster(priority=10)
     cluster.pod("new", cpu=3, priority=10)
     answer = cluster.ask("new")
@@ -154,7 +154,7 @@ def test_whom_one_would_have_to_outrank() -> None:
     assert answer.change == "free or add 3 cpu, or raise its priority above 10"
 
 
-def test_what_would_be_missing_even_without_all_others() -> None:
+def test_shortage_that_remains_after_all_evictions_is_shown() -> None:
     cluster = Cluster()
     cluster.gang("big", 3)
     for number in range(3):
@@ -174,7 +174,7 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
     assert found.message == "its gang has its minimum; the policy evicts no pods for additional members"
 
 
-def test_for_whom_a_terminating_pod_was_evicted() -> None:
+def test_terminating_pod_names_its_preemptor() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
     fields = ToldEviction("phalanx", EvictionReason.PREEMPTED, "pod ns/new", "priority 0 is below priority 10")
@@ -189,7 +189,7 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
 
 
 class TestEvictionRates:
-    """Two pods within ten minutes may be evicted from the queue of everybody."""
+    """Two pods within ten minutes may be evicted from the default queue."""
 
     def world(self, pods: int = 2) -> Cluster:
         cluster = Cluster()
@@ -201,12 +201,12 @@ class TestEvictionRates:
         return cluster
 
     def gone(self, cluster: Cluster, seconds: int, by: str = "phalanx", grace: int = 30) -> None:
-        """Two pods were told so long ago."""
+        """Mark two pods as evicted `ago` seconds ago."""
         for name in ("old-0", "old-1"):
             leaves = int(NOW) - seconds + grace
             cluster.becomes(name, terminating=True, leaves=leaves, grace=grace, condemned=by)
 
-    def test_nobody_is_said_to_go_now_where_a_rate_decides_when(self) -> None:
+    def test_no_immediate_eviction_is_shown_where_a_rate_limit_decides_the_time(self) -> None:
         cluster = self.world()
         cluster.pod("new", priority=10)
         inquiry = WhyReport(cluster.snapshot, load_policy(), NOW)
@@ -226,7 +226,7 @@ class TestEvictionRates:
         assert victim is not None
         assert "; it would be evicted as soon as eviction rates permit: preempted" in victim.message
 
-    def test_who_is_on_the_way_out_counts_from_the_time_when_he_was_told(self) -> None:
+    def test_terminating_pod_counts_from_the_time_of_its_condition(self) -> None:
         cluster = self.world()
         self.gone(cluster, seconds=20)
         cluster.pod("new", cpu=3, priority=10)
@@ -237,7 +237,7 @@ class TestEvictionRates:
             ("Queue default allows at most 2 evictions within 10m", "1970-01-12T13:56:20Z")
         ]
 
-    def test_when_the_span_is_over_others_go(self) -> None:
+    def test_evictions_resume_after_the_period_of_the_rate_limit(self) -> None:
         cluster = self.world()
         cluster.state.apply(
             NodeUpdated(Node("m", allocatable=requests_of({"cpu": 2000, "pods": 110}), unschedulable=True))
@@ -250,13 +250,13 @@ class TestEvictionRates:
         )
 
     @pytest.mark.parametrize("by", ["", "another"])
-    def test_who_left_for_others_does_not_count(self, by: str) -> None:
+    def test_pod_evicted_by_another_scheduler_does_not_count(self, by: str) -> None:
         cluster = self.world()
         self.gone(cluster, 20, by)
         cluster.pod("new", cpu=3, priority=10)
         assert cluster.ask("new").forecast == "StartsAfterEvictions"
 
-    def test_who_left_before_the_span_does_not_count(self) -> None:
+    def test_pod_evicted_before_the_period_does_not_count(self) -> None:
         cluster = self.world()
         self.gone(cluster, 601, grace=610)
         cluster.pod("new", cpu=3, priority=10)
@@ -282,7 +282,7 @@ def event(time: str, message: str, uid: str = "u", reason: str = "Preempted") ->
     return {"reason": reason, "message": message, "eventTime": time, "involvedObject": {"uid": uid}}
 
 
-async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
+async def test_deleted_pod_shows_its_last_eviction() -> None:
     client = Events(
         event("2026-01-01T10:00:00.000001Z", "first"),
         event("2026-01-01T11:00:00.000001Z", "Preempted by gang ns/g on node n: makes room"),
@@ -298,7 +298,7 @@ async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
     assert client.asked == ["/api/v1/namespaces/ns/events?involvedObject.kind=Pod,involvedObject.name=x"]
 
 
-async def test_of_a_pod_evicted_through_the_api_only_its_own_event_counts() -> None:
+async def test_pod_evicted_through_the_api_shows_only_its_own_event() -> None:
     client = Events(event("2026-01-01T10:00:00Z", "its ancestor", "old"), event("2026-01-01T09:00:00Z", "it", "u"))
     asked = WhyAnswer("Pod", "ns/x", GangState.EVICTING, "told to leave", "EvictionByEvictionAPI", uid="u")
     answer = await add_past_eviction(client, "ns", "x", asked)  # type: ignore[arg-type]
@@ -307,7 +307,7 @@ async def test_of_a_pod_evicted_through_the_api_only_its_own_event_counts() -> N
 
 
 @pytest.mark.parametrize("client", [Events(), Events(status=403)])
-async def test_where_no_event_tells_of_it_nothing_is_known(client: Events) -> None:
+async def test_eviction_without_an_event_is_unknown(client: Events) -> None:
     assert await add_past_eviction(client, "ns", "x", None) is None  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What `phalanx why` says would help: it could, it is the least, and it does not contradict the rest."""
+"""Fixes that `phalanx why` suggests: sufficient, minimal, and consistent with the reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class World:
             self.snapshot.state.apply(PodUpdated(pod))
 
     def start(self, name: str) -> tuple[str, str]:
-        """Why no start is told."""
+        """Return the reason for a missing start time."""
         start = WhyReport(self.snapshot, load_policy(), 1e9).start(GangKey("ns", name))
         assert start is not None
         return start.reason, start.message
@@ -72,13 +72,13 @@ class World:
         return answer
 
 
-def test_what_nobody_uses_cannot_be_freed() -> None:
+def test_unused_resource_cannot_be_freed() -> None:
     world = World(1, 4, gpu=2)
     world.gang("gpu3", 3, asks(1, 1))
     assert world.why("gpu3").change == "add 1 nvidia.com/gpu"
 
 
-def test_of_a_gang_too_large_for_the_cluster_only_what_others_use_could_be_freed() -> None:
+def test_gang_too_large_for_the_cluster_suggests_to_free_only_used_amounts() -> None:
     world = World(4, 4)
     world.gang("other", 1, asks(1), on="n0")
     world.gang("big", 5, asks(4))
@@ -88,14 +88,14 @@ def test_of_a_gang_too_large_for_the_cluster_only_what_others_use_could_be_freed
     assert answer.evictions.missing.endswith("to fix: add 4 cpu")
 
 
-def test_who_would_have_room_if_others_left_is_told_to_free_or_add() -> None:
+def test_gang_that_fits_an_empty_cluster_suggests_to_free_or_add() -> None:
     world = World(2, 4)
     world.gang("other", 1, asks(1), on="n0")
     world.gang("big", 2, asks(4))
     assert world.why("big").change.startswith("free or add 4 cpu")
 
 
-def test_who_asks_for_more_than_there_is_is_told_how_much_to_add_and_not_to_wait() -> None:
+def test_gang_larger_than_the_cluster_names_the_amount_to_add_and_no_wait() -> None:
     world = World(4, 4)
     for queue in ("default", "busy"):
         world.queue(queue)
@@ -107,7 +107,7 @@ def test_who_asks_for_more_than_there_is_is_told_how_much_to_add_and_not_to_wait
     assert evictions.missing.endswith("to fix: add nodes that offer at least 4 more cpu")
 
 
-def test_a_full_queue_is_told_the_capability_that_would_do() -> None:
+def test_full_queue_names_the_sufficient_capability() -> None:
     answers = {}
     for capability in (4, 5):
         world = World(1, 16)
@@ -122,7 +122,7 @@ def test_a_full_queue_is_told_the_capability_that_would_do() -> None:
 
 
 def test_a_capability_is_not_named_where_other_queues_would_leave_no_share_above_it() -> None:
-    """Of 8 cores each of two queues deserves 4, as much as the capability is."""
+    """Of 8 cores each of two queues deserves 4, which equals the capability."""
     world = World(2, 4)
     world.queue("default")
     world.queue("small", 4)
@@ -140,7 +140,7 @@ def test_a_queue_that_does_not_exist_can_be_created() -> None:
     assert world.why("lost").change == "create the queue, or name one that exists"
 
 
-def test_to_tolerate_the_taint_of_a_node_that_it_asks_for_is_less_than_to_label_others() -> None:
+def test_toleration_of_a_requested_node_is_suggested_before_labels_on_further_nodes() -> None:
     world = World(3, 4)
     world.node("tainted", 4, label="ssd", taints=(Taint("team", "a", "NoSchedule"),))
     world.gang("picky", 1, asks(1, node_selector=(("ssd", "yes"),)))
@@ -150,7 +150,7 @@ def test_to_tolerate_the_taint_of_a_node_that_it_asks_for_is_less_than_to_label_
     )
 
 
-def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
+def test_minimum_of_a_gang_without_its_pod_group_is_unknown() -> None:
     world = World(1, 4)
     world.gang("g", 2, asks(1), problem="PodGroup ns/g not found")
     answer = world.why("g")
@@ -164,8 +164,8 @@ def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
     )
 
 
-def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_leave() -> None:
-    """The busy queue deserves half by what it asks for, whoever of it runs."""
+def test_share_limited_by_the_demand_of_another_queue_is_not_expected_to_grow() -> None:
+    """The busy queue deserves half by its requests, whichever of its pods run."""
     world = World(4, 4)
     for queue in ("default", "busy"):
         world.queue(queue)
@@ -178,7 +178,7 @@ def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_le
     assert answer.change == "wait until other queues request less, or add nodes"
 
 
-def test_nodes_that_are_cordoned_are_to_be_uncordoned_whatever_the_cluster_has_written_on_them() -> None:
+def test_cordoned_nodes_are_suggested_for_uncordon_with_and_without_the_cordon_taint() -> None:
     for taints in ((), (Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),)):
         world = World(0, 0)
         for number in range(3):
@@ -228,7 +228,7 @@ def test_a_start_is_impossible_only_where_no_node_would_do() -> None:
     assert told[9] == ("CannotEverRun", f"cannot ever run: all 1 nodes {room}")
 
 
-def test_of_a_gang_whose_members_are_all_gated_nobody_is_to_make_more_pods() -> None:
+def test_gang_whose_members_are_all_gated_gets_no_suggestion_of_more_pods() -> None:
     world = World(1, 8)
     world.gang("g", 3, asks(1))
     for record in list(world.snapshot.state.pods.values()):

@@ -77,7 +77,7 @@ class Cluster:
         return answer
 
 
-async def test_a_job_whose_quota_has_no_room_for_its_pods() -> None:
+async def test_job_whose_quota_has_no_room_for_its_pods_names_the_quota() -> None:
     cluster = Cluster(pods="3")
     cluster.owner(JOBS, parallelism=4, template=TEMPLATE)
     answer = await cluster.ask()
@@ -101,7 +101,7 @@ async def test_a_part_of_the_pods_is_missing() -> None:
     )
 
 
-async def test_what_the_api_server_said_last_where_the_quota_cannot_be_seen() -> None:
+async def test_last_message_of_the_api_server_is_shown_where_the_quota_is_hidden() -> None:
     cluster = Cluster()
     cluster.owner(SETS, replicas=2, template=TEMPLATE)
     cluster.event('Error creating: pods "o-x" is forbidden: exceeded quota: hidden, requested: pods=1')
@@ -124,7 +124,7 @@ async def test_a_volcano_job_says_it_itself() -> None:
     )
 
 
-async def test_a_job_without_pods_says_what_would_help_its_group() -> None:
+async def test_job_without_pods_suggests_a_fix_for_its_group() -> None:
     cluster = Cluster()
     source = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "default", "o-owner", "gu")
     wanted = requests_of({"cpu": 4000})
@@ -149,7 +149,7 @@ async def test_a_job_without_pods_says_what_would_help_its_group() -> None:
     assert answer.change == "add nodes"
 
 
-async def test_a_job_whose_pods_all_exist_tells_of_its_gang() -> None:
+async def test_job_whose_pods_all_exist_shows_its_gang() -> None:
     cluster = Cluster()
     cluster.snapshot.state.apply(GangUpdated(Gang(GangKey("default", "g"), min_member=2)))
     cluster.pods(2, "g")
@@ -158,7 +158,7 @@ async def test_a_job_whose_pods_all_exist_tells_of_its_gang() -> None:
     assert (answer.kind, answer.reason) == ("Gang", "NotEnoughResources")
 
 
-async def test_a_suspended_job_in_a_queue_says_what_its_group_waits_for() -> None:
+async def test_suspended_job_in_a_queue_shows_the_waiting_reason_of_its_group() -> None:
     cluster = Cluster(pods="1")
     labels = {"phalanx.dev/queue": "research"}
     cluster.owner(JOBS, metadata={"labels": labels}, suspend=True, parallelism=2, template=TEMPLATE)
@@ -184,7 +184,7 @@ async def test_a_job_that_has_ended_lacks_nothing() -> None:
     assert (answer.state, answer.message) == ("Completed", "it has ended: Completed")
 
 
-async def test_job_that_has_failed_is_failed_with_its_reason_whatever_its_pods_do() -> None:
+async def test_failed_job_shows_its_failure_reason_for_any_state_of_its_pods() -> None:
     cluster = Cluster(pods="9")
     cluster.owner(JOBS, parallelism=2, template=TEMPLATE)
     failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too many retries"}
@@ -207,7 +207,7 @@ async def test_suspended_job_is_suspended_and_not_finished(parallelism: int) -> 
 
 
 @pytest.mark.parametrize("there", [0, 1])
-async def test_a_gang_whose_owner_cannot_create_the_rest_names_the_quota(there: int) -> None:
+async def test_gang_whose_owner_cannot_create_more_pods_names_the_quota(there: int) -> None:
     cluster = Cluster(pods="2")
     source = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "default", "g", "gu")
     cluster.snapshot.state.apply(GangUpdated(Gang(GangKey("default", "g"), min_member=4, source=source)))
@@ -227,7 +227,7 @@ async def test_a_gang_whose_owner_cannot_create_the_rest_names_the_quota(there: 
     assert f"quota team lacks 2 pods: {4 - there} new pods request" in answer.message
 
 
-async def test_who_is_not_there_gets_no_answer() -> None:
+async def test_missing_object_has_no_answer() -> None:
     cluster = Cluster()
     assert await why_owner(cluster.api, cluster.report(), "job", "default", "o") is None  # type: ignore[arg-type]
 

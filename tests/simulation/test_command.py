@@ -77,7 +77,7 @@ def test_a_report_is_three_files(files: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_inputs_give_the_same_files_byte_for_byte_also_over_processes(files: Path) -> None:
+def test_equal_inputs_give_identical_files_across_processes(files: Path) -> None:
     options = ("--policy", f"{files}/packed.yaml", f"{files}/spread.yaml", "--seed", "1", "2", "--quiet")
     assert simulate(files, "one", *options, "--processes", "1").exit_code == 0
     assert simulate(files, "two", *options, "--processes", "2").exit_code == 0
@@ -85,7 +85,7 @@ def test_the_same_inputs_give_the_same_files_byte_for_byte_also_over_processes(f
         assert (files / "one" / name).read_bytes() == (files / "two" / name).read_bytes()
 
 
-def test_policies_stand_side_by_side_with_paired_differences(files: Path) -> None:
+def test_policies_are_compared_side_by_side_with_paired_differences(files: Path) -> None:
     options = ("--policy", f"{files}/packed.yaml", "--policy", f"{files}/spread.yaml", "--seed", "1", "--seed", "2")
     result = simulate(files, "out", *options, "--seed", "3", "--processes", "1")
     assert result.exit_code == 0, result.output
@@ -111,7 +111,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_shows_names_as_text(files: Pa
     assert "Promises" not in page
 
 
-def test_the_page_shows_each_policy_and_what_differs_between_them(files: Path) -> None:
+def test_page_shows_each_policy_and_their_differences(files: Path) -> None:
     options = ("--policy", f"{files}/packed.yaml", f"{files}/spread.yaml", "--processes", "1", "--hour", "5m")
     assert simulate(files, "out", *options).exit_code == 0
     page = (files / "out" / "report.html").read_text()
@@ -125,7 +125,7 @@ def test_the_page_shows_each_policy_and_what_differs_between_them(files: Path) -
 
 
 @pytest.mark.feature("start-reservations")
-def test_starts_that_are_kept_are_shown_with_what_came_of_them(files: Path) -> None:
+def test_promised_starts_are_shown_with_their_outcome(files: Path) -> None:
     keeping = PACKED.replace("allocate", "allocate, reserve, backfill")
     (files / "packed.yaml").write_text(keeping + "configurations: [{name: reserve, arguments: {depth: 2}}]\n")
     workload = WORKLOAD.replace("requests: {cpu: 4}}", "requests: {cpu: 4}, limit: {factor: 1.5}}")
@@ -164,11 +164,11 @@ def test_a_log_with_other_limits(tmp_path: Path) -> None:
         table = csv.DictReader((tmp_path / "out" / "jobs.csv").read_text().splitlines())
         first, *others = [int(row["start"]) for row in table]
         starts[workload] = [start - first for start in others]
-    # Who is known to end in time goes before the one for whom all is kept.
+    # A job known to end in time is backfilled before the promised start.
     assert starts == {"log.swf": [100, 150], "trace.yaml": [100, 2]}
 
 
-def test_until_cuts_off_what_comes_later(files: Path) -> None:
+def test_until_drops_later_arrivals(files: Path) -> None:
     assert simulate(files, "out", "--until", "5m").exit_code == 0
     (run,) = summary_of(files, "out")["runs"]
     assert run["metrics"]["jobs"] < 40
@@ -199,14 +199,14 @@ def test_a_machine_of_processors_needs_no_cluster_file(tmp_path: Path) -> None:
         (("--dask", "tcp://127.0.0.1:1"), "--dask", 1),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(files: Path, more: tuple[str, ...], told: str, code: int) -> None:
+def test_mistake_is_printed_in_one_line(files: Path, more: tuple[str, ...], told: str, code: int) -> None:
     result = simulate(files, "out", *(word.format(files) for word in more))
     assert result.exit_code == code
     assert told in result.output
     assert "Traceback" not in result.output
 
 
-def test_an_event_that_cannot_be_is_told(files: Path) -> None:
+def test_impossible_event_is_refused(files: Path) -> None:
     (files / "workload.yaml").write_text(WORKLOAD.replace("nodeLost: a-1", "nodeLost: z"))
     result = simulate(files, "out")
     assert result.exit_code == 1

@@ -20,7 +20,7 @@ WITH = f"""actions: "allocate, backfill, defragment"
 
 
 def fragmented(policy: str) -> dict[str, tuple[int | None, int | None, str]]:
-    """Two jobs of half a node each are left, on two nodes, and one comes that asks for a whole one."""
+    """Two jobs of half a node each remain on two nodes, and a third one requests a whole node."""
     short = [job(f"short-{number}", run=60, cpu=2) for number in range(2)]
     long = [job(f"long-{number}", submit=number, run=100_000, cpu=2) for number in range(2)]
     made = world(
@@ -32,21 +32,21 @@ def fragmented(policy: str) -> dict[str, tuple[int | None, int | None, str]]:
     return story(made)
 
 
-def test_one_who_waits_starts_in_the_next_window_instead_of_when_another_ends() -> None:
+def test_waiting_job_starts_in_the_next_window_before_any_other_job_ends() -> None:
     without, moved = fragmented(WITHOUT), fragmented(WITH)
     assert without["whole"][0] == 100_000
     start = moved["whole"][0]
     assert start is not None
     assert start <= 3600
-    # It costs what the one who moved has done again.
+    # The cost is the lost work of the moved job.
     assert max(end or 0 for name, (_, end, _) in moved.items() if name.startswith("long")) < 100_000 + 3700
 
 
-def test_the_same_run_twice_is_the_same() -> None:
+def test_equal_runs_have_equal_results() -> None:
     assert fragmented(WITH) == fragmented(WITH)
 
 
-def test_it_ends_although_somebody_waits_for_ever() -> None:
+def test_simulation_ends_although_a_job_waits_forever() -> None:
     made = world([job("endless", run=None, cpu=2), job("huge", submit=1, cpu=64)], nodes(2), WITH)
     made.run()
     assert story(made)["huge"] == (None, None, "waiting")

@@ -111,7 +111,7 @@ def test_fairness_is_weighed_by_time() -> None:
     assert gap == pytest.approx(0.25)
 
 
-def test_a_queue_that_grows_to_the_end_is_told() -> None:
+def test_queue_that_grows_until_the_end_is_reported() -> None:
     jobs = [done(str(number), number, number, number + 1) for number in range(100)]
     assert saturated(jobs, [sample(number, waiting=number) for number in range(100)])
     assert not saturated(jobs, [sample(number, waiting=30) for number in range(100)])
@@ -142,7 +142,7 @@ def test_a_timeline_keeps_few_samples_of_a_long_time() -> None:
     assert timeline.samples[-1].time > 2_990_000
 
 
-def test_how_promised_starts_came_true() -> None:
+def test_accuracy_of_promised_starts_is_measured() -> None:
     plan = ReservationPlan(ClusterState(), ReservationSettings())
     for number in range(200):
         waited = (number * 61) % 100
@@ -169,7 +169,7 @@ def test_allocation_when_so_much_has_been_asked_for() -> None:
     for started in histories[:2]:
         started.start = 0
     told = allocation_at_loads(jobs, histories, "cpu", 10_000)
-    # With the second all is asked for and held; the third and the fourth get nothing.
+    # The second gets all it requests; the third and the fourth get nothing.
     assert told == {
         f"allocation_at_load_{load}": 0.5 if load < 100 else 1.0 for load in (80, 90, 100, 110, 120, 130)
     }
@@ -183,7 +183,7 @@ def test_limits_are_grouped(limit: int, name: str) -> None:
     assert limit_class(done("a", 0, 0, 1, limit=limit)) == name
 
 
-def test_an_hour_shows_who_was_on_which_node() -> None:
+def test_hour_lists_the_jobs_of_each_node() -> None:
     early = done("early", 0, 0, 100, stints=[Stint(0, {"n2": 1}, 100)])
     there = done("there", 0, 3000, 9000, stints=[Stint(3000, {"n10": 2, "n2": 1}, 9000)])
     still = JobHistory("still", 0, 1, 1, "q", "", 0, start=5000, stints=[Stint(5000, {"n2": 1})])

@@ -1,4 +1,4 @@
-"""Starts that are promised in virtual time: who was told what, how it came, and what stands idle for it."""
+"""Promised starts in virtual time: promises, outcomes, and idle resources for them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ JOBS = [
 
 
 def promised(made: World) -> tuple[object, object]:
-    """How many promised starts there were, and how many were broken without a cause."""
+    """Return the number of promised starts, and of those broken without a cause."""
     told = start_metrics(starts(made.scheduler).plan)
     return told["promises"], told["broken_promises"]
 
 
-def test_the_first_promise_is_kept_with_the_job_and_what_came_of_it() -> None:
+def test_first_promise_is_recorded_with_its_job_and_outcome() -> None:
     made = world(JOBS, nodes(1), KEEPING)
     made.run()
     assert story(made)["large"] == (60, 110, "done")
     large = history(made, "large")
-    # Its room comes free at the limit of who runs, and came earlier.
+    # Its room was promised at the limit of the running job, and was free earlier.
     assert (large.promised, large.lateness, large.slip) == (START + 100, -40, "")
     assert history(made, "runs").promised is None
     # Then the long one is the first that waits.
@@ -68,7 +68,7 @@ def test_a_lost_node_is_a_slip_with_its_cause() -> None:
     assert promise_metrics(made.histories)["max_lateness_seconds"] == large.lateness
 
 
-def test_without_the_action_nobody_is_promised_anything() -> None:
+def test_no_start_is_promised_without_the_action() -> None:
     made = world(JOBS, nodes(1))
     made.run()
     assert all(each.promised is None for each in made.histories)

@@ -33,7 +33,8 @@ metadata: {name: default}
 spec: {dequeueStrategy: fifo}
 """
 PLAIN = 'actions: "allocate"\ntiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]\n'
-# One waiter of the queue has a start; those who end before it go first, as they came or the shortest first.
+# One waiting job of the queue has a start; jobs that end before it are backfilled, in order of arrival or
+# shortest first.
 EASY = """
 actions: "allocate, reserve, backfill"
 tiers: [{plugins: [{name: predicates}]}]
@@ -55,7 +56,7 @@ def kth() -> str:
 
 
 def first_come_first_served(jobs: list[SimulatedJob], processors: int) -> list[tuple[int, int]]:
-    """(wait, run) of each: nobody starts before who came before."""
+    """Return (wait, run) of each job: no job starts before an earlier arrival."""
     free, now, running, found = processors, 0, list[tuple[int, int]](), []
     for job in jobs:
         now = max(now, job.submit)
@@ -74,7 +75,7 @@ def measures(found: list[tuple[int, int]]) -> tuple[float, float]:
     return sum(slowdowns) / len(found), sum(wait for wait, _ in found) / len(found)
 
 
-def test_the_replay_that_we_compare_with_gives_what_was_published_of_the_whole_log() -> None:
+def test_replay_gives_the_published_values_of_the_whole_log() -> None:
     jobs = swf_jobs(read_swf(kth(), "KTH-SP2_log.swf"), pooled=True, processors=100)
     assert len(jobs) == 28_481
     slowdown, wait = measures(first_come_first_served(jobs, 100))
@@ -84,8 +85,9 @@ def test_the_replay_that_we_compare_with_gives_what_was_published_of_the_whole_l
 
 @pytest.mark.slow
 def test_strict_order_on_the_log_of_kth_is_exactly_the_replay(tmp_path: Path) -> None:
-    """Of the first 2,000 jobs: all that waits in a queue is looked at whenever its first starts, and in the whole
-    log thousands do."""
+    """The first 2,000 jobs only: all waiting jobs of a queue are checked at each start, which are thousands in
+    the whole log.
+    """
     lines = kth().splitlines(keepends=True)
     header = [line for line in lines if line.startswith(";")]
     (tmp_path / "kth.swf").write_text("".join([*header, *lines[len(header) : len(header) + 2000]]))
@@ -116,7 +118,7 @@ def test_strict_order_on_the_log_of_kth_is_exactly_the_replay(tmp_path: Path) ->
 def test_the_whole_log_of_kth_with_starts_that_are_kept(
     tmp_path: Path, order: str, limits: str, published: float
 ) -> None:
-    """Mean bounded slowdown as published for EASY and EASY-SJBF; nobody starts later than it was told."""
+    """Mean bounded slowdown as published for EASY and EASY-SJBF; no job starts later than promised."""
     (tmp_path / "KTH-SP2_log.swf").write_text(kth())
     (tmp_path / "perfect.yaml").write_text(PERFECT)
     (tmp_path / "easy.yaml").write_text(EASY % order)
@@ -138,7 +140,7 @@ def test_the_whole_log_of_kth_with_starts_that_are_kept(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("plugin", sorted(fgd_table.PUBLISHED))
 def test_gpus_that_are_allocated_by_arrived_load(plugin: str) -> None:
-    """Of two seeds of ten; `python -m benchmarks.fgd_table` takes all of them."""
+    """Two seeds of ten; `python -m benchmarks.fgd_table` runs all of them."""
     if not fgd_table.at_hand():
         pytest.skip("no openb trace: python -m benchmarks.traces FOLDER, and name the folder in PHALANX_TRACES")
     told = fgd_table.mean(fgd_table.allocated(plugin, [42, 43]))

@@ -1,4 +1,4 @@
-"""What files say, and what is told where they are wrong: the file, the place in it, and what to write."""
+"""Input files and the messages about their mistakes: the file, the place in it, and the fix."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_jobs_of_acme_are_gangs_of_a_pod_a_node_from_the_first_submission_on() -
     assert dict(second.pod_class.requests) == {"cpu": 15_000, "nvidia.com/gpu": 8}
 
 
-def test_a_described_workload_draws_the_same_for_a_seed_and_something_else_for_another() -> None:
+def test_described_workload_is_equal_for_one_seed_and_different_for_two() -> None:
     text = WORKLOAD % "count: 20, interval: {tailMean: 60}, pods: {1: 1, 8: 1}"
     once, again, other = (jobs(text, "w.yaml", seed) for seed in (1, 1, 2))
     assert once == again
@@ -114,7 +114,7 @@ def test_a_described_workload_draws_the_same_for_a_seed_and_something_else_for_a
     assert [job.submit for job in once] == sorted(job.submit for job in once)
 
 
-def test_what_one_purpose_draws_does_not_shift_another() -> None:
+def test_draws_for_one_purpose_do_not_shift_draws_for_another() -> None:
     fixed, drawn = (
         jobs(WORKLOAD % f"count: 20, interval: {{tailMean: 60}}, pods: {pods}", "w.yaml")
         for pods in ("4", "{1: 1, 8: 1}")
@@ -136,7 +136,7 @@ def test_a_pod_may_be_written_as_in_the_api() -> None:
     assert dict(job.pod_class.requests) == {"cpu": 2000}
 
 
-def test_distributions_keep_to_what_they_say() -> None:
+def test_distributions_have_their_declared_moments() -> None:
     draws = stream(1, "test")
     tail = Distribution({"minimum": "10m", "tailMean": 600}, "x")
     drawn = [tail.draw(draws) for _ in range(2000)]
@@ -149,7 +149,7 @@ def test_distributions_keep_to_what_they_say() -> None:
     assert Distribution("2h", "x").draw(draws) == 7200
 
 
-def test_a_pool_of_nodes_is_as_many_nodes_and_queues_are_those_of_the_api() -> None:
+def test_pool_expands_to_its_nodes_and_queues_are_those_of_the_api() -> None:
     text = (CLUSTER % "count: 3, allocatable: {cpu: 8}, labels: {zone: a}") + (
         "---\napiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec: {weight: 3}\n"
     )
@@ -216,7 +216,7 @@ def test_a_pool_of_nodes_is_as_many_nodes_and_queues_are_those_of_the_api() -> N
         ),
     ],
 )
-def test_bad_input_is_told_with_its_place_and_what_to_write(
+def test_invalid_input_is_reported_with_its_place_and_a_fix(
     read: Callable[[str, str], object], text: str, name: str, told: str
 ) -> None:
     with pytest.raises(InputError) as error:
@@ -238,6 +238,6 @@ def test_spans(text: object, length: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5h", -1, 1.5, None, True, "9" * 13])
-def test_what_is_no_span(text: object) -> None:
+def test_invalid_duration_is_rejected(text: object) -> None:
     with pytest.raises(InputError, match=r"x is .*; write seconds"):
         seconds(text, "x")

@@ -1,4 +1,4 @@
-"""Virtual time: jobs come, wait, run and end, and whatever happens to them on the way."""
+"""Virtual time: jobs arrive, wait, run and end, under all events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_job_starts_when_there_is_room_and_ends_when_it_is_done() -> None:
     assert story(made) == {"a": (0, 100, "done"), "b": (100, 150, "done")}
 
 
-def test_what_ends_makes_room_for_what_comes_in_the_same_moment() -> None:
+def test_job_that_ends_frees_its_room_for_an_arrival_of_the_same_moment() -> None:
     made = world([job("a", cpu=4, run=100), job("b", submit=100, cpu=4)], nodes(1))
     made.run()
     assert story(made)["b"] == (100, 200, "done")
@@ -46,7 +46,7 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     assert made.binds == 5
 
 
-def test_the_limit_kills_what_runs_longer() -> None:
+def test_time_limit_kills_longer_jobs() -> None:
     made = world([job("long", run=500, limit=60), job("short", run=50, limit=60)], nodes(1))
     made.run()
     assert story(made) == {"long": (0, 60, "killed"), "short": (0, 50, "done")}
@@ -61,20 +61,20 @@ def test_a_job_without_an_end_runs_as_long_as_is_looked_at() -> None:
     assert made.now == START + 1000
 
 
-def test_what_never_fits_is_waiting_in_the_end_and_the_reason_is_told() -> None:
+def test_job_that_never_fits_waits_until_the_end_with_a_reason() -> None:
     made = world([job("huge", cpu=400)], nodes(2))
     made.run()
     assert story(made) == {"huge": (None, None, "waiting")}
     assert "cpu" in history(made, "huge").why
 
 
-def test_pods_take_a_while_to_start_and_hold_their_node_meanwhile() -> None:
+def test_pods_start_with_a_delay_and_occupy_their_node() -> None:
     made = world([job("a", cpu=4), job("b", cpu=4)], nodes(1), delay=7)
     made.run()
     assert story(made) == {"a": (0, 107, "done"), "b": (107, 214, "done")}
 
 
-def test_a_lost_node_takes_its_gang_along_which_begins_anew() -> None:
+def test_gang_on_a_lost_node_fails_and_starts_again() -> None:
     made = world([job("gang", pods=4, cpu=2, run=100)], nodes(3))
     made.lose_node(START + 40, "n0", None)
     made.run()
@@ -102,7 +102,7 @@ def test_work_that_was_saved_is_not_done_twice() -> None:
     assert history(made, "gang").useful == 2 * 100
 
 
-def test_an_elastic_gang_goes_on_above_its_quorum() -> None:
+def test_elastic_gang_continues_above_its_quorum() -> None:
     made = world([job("gang", pods=4, minimum=2, cpu=4, run=100)], nodes(4))
     made.lose_node(START + 40, "n0", None)
     made.run()
@@ -112,7 +112,7 @@ def test_an_elastic_gang_goes_on_above_its_quorum() -> None:
     assert story(made)["gang"] == (0, 200, "done")
 
 
-def test_whoever_is_evicted_leaves_after_its_grace_and_begins_anew() -> None:
+def test_evicted_job_ends_after_its_grace_and_starts_again() -> None:
     low, high = job("low", cpu=4, run=100, grace=20), job("high", submit=30, cpu=4, run=10, priority=5)
     made = world([low, high], nodes(1), EVICTING)
     made.run()
@@ -120,7 +120,7 @@ def test_whoever_is_evicted_leaves_after_its_grace_and_begins_anew() -> None:
     assert (made.evictions, history(made, "low").evicted) == (1, 1)
 
 
-def test_a_queue_whose_ceiling_is_raised_takes_more_from_then_on() -> None:
+def test_queue_with_a_raised_limit_starts_more_jobs() -> None:
     def ceiling(cpu: int) -> AccountUpdated:
         key = AccountKey(Tree.QUEUE, "team")
         return AccountUpdated(Account(key, label="queue team", capability=(("cpu", cpu * 1000),)))
@@ -133,7 +133,7 @@ def test_a_queue_whose_ceiling_is_raised_takes_more_from_then_on() -> None:
     assert story(made) == {"j0": (0, 100, "done"), "j1": (25, 125, "done")}
 
 
-def test_the_integrals_count_what_was_used_to_the_second() -> None:
+def test_integrals_count_usage_to_the_second() -> None:
     made = world([job("a", cpu=3, run=100), job("b", submit=50, cpu=1, run=100)], nodes(1))
     made.run()
     assert made.used.total(made.now)["cpu"] == 3000 * 100 + 1000 * 100
@@ -142,7 +142,7 @@ def test_the_integrals_count_what_was_used_to_the_second() -> None:
     assert made.pod_events == 6
 
 
-def test_the_same_again_is_the_same() -> None:
+def test_repeated_run_is_equal() -> None:
     def once() -> list[object]:
         jobs = [job(f"j{n}", submit=n * 7 % 50, cpu=1 + n % 4, pods=1 + n % 3, run=20 + n) for n in range(60)]
         made = world(jobs, nodes(3))

@@ -22,7 +22,7 @@ EVICTING = PLAIN.replace("allocate", "allocate, preempt")
 def job(
     name: str, submit: int = 0, run: int | None = 100, cpu: int = 1, limit: int = 0, **fields: object
 ) -> SimulatedJob:
-    """One pod that asks for `cpu` cores, unless `pods` says otherwise."""
+    """Return a job of one pod with `cpu` cores, unless `pods` is given."""
     fields.setdefault("minimum", fields.get("pods", 1))
     fields.setdefault("width", fields.get("pods", 1))
     limits = RunTime(limit=limit, limit_source="test") if limit else RunTime()

@@ -1,6 +1,6 @@
-"""`python -m tests.soak [--steps N] [--seed N]`: lives long, and writes down what goes wrong as a short story.
+"""`python -m tests.soak [--steps N] [--seed N]`: run long lives, and write each failure as a short story.
 
-`--replay FILE` lives such a story again.
+`--replay FILE` runs such a story again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pathlib import Path
 from .cluster import POLICIES
 from .life import live, objects_kept, read, relive, shrink, write
 
-#: Steps of one life: long enough that what is kept of the dead would show.
+#: Steps of one life: enough to show memory held for deleted objects.
 LIFE = 2000
-#: So much more may be kept at the end of a life than after its first quarter, as what lives then varies.
+#: Allowed growth of memory between the first quarter and the end of a life, as the number of living objects
+#: varies.
 MOST_GROWTH = 1.5
 
 

@@ -52,17 +52,20 @@ configurations: [{name: reserve, arguments: {depth: 2, startDelaySeconds: 0, wai
 
 
 class SoakCluster(Scenario):
-    """`digest` is of all that was decided so far: equal stories give equal digests. It forgets what is over: only
-    what the scheduler keeps can grow."""
+    """A cluster under test.
+
+    `digest` covers all decisions so far: equal stories have equal digests. The class forgets ended objects, so
+    that only the scheduler's memory can grow.
+    """
 
     def __init__(self, policy: str) -> None:
         super().__init__(POLICIES[policy])
         self._settles_at_once = policy != "all"
-        # Whether nobody has minded ports, where others are or whose turn it is so far.
+        # Whether no unit so far had ports, affinity or an order constraint.
         self.amounts_only = True
         self.binds = self.evictions = self.cycles = 0
         self._hash = hashlib.blake2b(digest_size=16)
-        # uid -> node, of bindings that nobody has said to have failed.
+        # uid -> node, of bindings without a reported failure.
         self._sent: dict[str, str] = {}
         for name in QUEUES:
             self.queue(name)
@@ -75,7 +78,7 @@ class SoakCluster(Scenario):
 
     @property
     def known(self) -> Collection[str]:
-        """What has been observed, by what it is about."""
+        """Return the observed objects, by key."""
         return self._observed.keys()
 
     def has(self, name: str, *states: MemberState) -> bool:
@@ -85,7 +88,7 @@ class SoakCluster(Scenario):
         found = self.state.gangs.get(GangKey(self.namespace, name))
         return found is not None and found.spec is not None
 
-    # what happens
+    # Events
 
     def gone(self, *names: str) -> SoakCluster:
         super().gone(*names)
@@ -96,7 +99,7 @@ class SoakCluster(Scenario):
         return self
 
     def no_gang(self, name: str) -> SoakCluster:
-        """Its object is deleted: while there are pods that name it, those are told that it is missing."""
+        """Delete the object of a gang: existing pods that name it get the reason that it is missing."""
         record = self.state.gangs[GangKey(self.namespace, name)]
         if record.members and record.spec is not None:
             missing = Problem("PodGroupNotFound", f"PodGroup {name} does not exist")
@@ -112,7 +115,7 @@ class SoakCluster(Scenario):
         self._sent.pop(name, None)
 
     def wait(self, seconds: int) -> None:
-        """Time passes; the kubelet kills whoever has reached its limit; the scheduler wakes when it wants to."""
+        """Advance the time; the kubelet kills pods at their limit; the scheduler wakes at its own times."""
         until = self.now + seconds
         self.scheduler.activate_due(self.now)
         self.work()
@@ -146,7 +149,7 @@ class SoakCluster(Scenario):
         super().restart()
         return self
 
-    # what must hold
+    # Invariants
 
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
         before = self._needs()
@@ -165,9 +168,9 @@ class SoakCluster(Scenario):
         return plan
 
     def rest(self) -> None:
-        """Works until there is nothing to do: then nothing may be said any more, and who waits knows why.
+        """Schedule until idle: then no message changes, and every waiting unit has a reason.
 
-        Where starts are kept and others are evicted, who is overtaken by whom may take some cycles more.
+        With promised starts and evictions, the order of overtaking units can need some more cycles.
         """
         for left in reversed(range(1 if self._settles_at_once else 5)):
             self.work()
@@ -185,7 +188,7 @@ class SoakCluster(Scenario):
                 assert told, f"{record.pod.name} waits and was never told why"
 
     def _needs(self) -> dict[GangKey, int]:
-        """How many members each gang has to start with; who is only expected is not bound."""
+        """Return the number of members that each gang needs to start; expected members are never bound."""
         return {
             key: quorum_requirement(gang, gang.spec).total - len(gang.starting_placeholders)
             for key, gang in self.state.gangs.items()
@@ -204,7 +207,9 @@ class SoakCluster(Scenario):
         assert len({bind.uid for bind in plan.binds}) == len(plan.binds)
 
     def _victims_are_lesser(self, priorities: dict[str, int], plan: Plan) -> None:
-        """Nobody goes for somebody of the same queue who does not outrank him, and nobody for nobody."""
+        """Check that no pod is evicted for a unit of its queue without a higher priority, nor without a
+        preemptor.
+        """
         holders: dict[str, set[str]] = {}
         for each in plan.nominations:
             holders.setdefault(each.cause, set()).add(each.uid)

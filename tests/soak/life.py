@@ -1,4 +1,4 @@
-"""Lives: a seed and a policy give a story; a story that goes wrong shrinks to the steps that matter."""
+"""Lives: a seed and a policy give a story; a failing story shrinks to its relevant steps."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import msgspec
 from .cluster import POLICIES, SoakCluster
 from .steps import Draw, Step, play
 
-#: After so many steps all is let come to rest.
+#: After this number of steps the cluster comes to rest.
 REST_EVERY = 10
 
 
 class Story(msgspec.Struct, frozen=True):
-    """What happened to a cluster under a policy."""
+    """Steps of a cluster under a policy."""
 
     policy: str
     steps: list[Step]
 
 
 class Life(msgspec.Struct):
-    """A story as it was lived: `fault` says what went wrong at its last step, "" for nothing."""
+    """A story with its result: `fault` describes the failure at its last step, "" for none."""
 
     story: Story
     cluster: SoakCluster
@@ -55,7 +55,7 @@ def relive(story: Story) -> Life:
 
 
 def fault_of(cluster: SoakCluster, step: Step, number: int) -> str:
-    """What is wrong after a step, "" for nothing."""
+    """Return the fault after a step, "" for none."""
     try:
         play(step, cluster)
         cluster.cycle()
@@ -67,8 +67,9 @@ def fault_of(cluster: SoakCluster, step: Step, number: int) -> str:
 
 
 def shrink(story: Story, patience: int = 2000) -> Story:
-    """A shorter story that goes wrong as well, after at most so many trials (Zeller's ddmin: leaves out ever
-    smaller parts)."""
+    """Return a shorter story that fails as well, after at most `trials` trials (Zeller's ddmin: omits ever
+    smaller parts).
+    """
     steps, size, kind = list(story.steps), max(1, len(story.steps) // 2), kind_of(relive(story).fault)
     while size and patience:
         begin = 0
@@ -85,12 +86,12 @@ def shrink(story: Story, patience: int = 2000) -> Story:
 
 
 def kind_of(fault: str) -> str:
-    """What faults of one kind have in common: their first words, names and numbers aside."""
+    """Return the common part of faults of one kind: their first words, without names and numbers."""
     return " ".join(word for word in fault.split()[:12] if word.isalpha())
 
 
 def write(story: Story, fault: str, path: Path) -> None:
-    """One step a line, after what went wrong."""
+    """Write the fault, and one step per line."""
     lines = [msgspec.json.encode({"policy": story.policy, "fault": fault}).decode()]
     lines += [msgspec.json.encode(step).decode() for step in story.steps]
     path.write_text("\n".join(lines) + "\n")
@@ -102,6 +103,6 @@ def read(path: Path) -> Story:
 
 
 def objects_kept() -> int:
-    """How many objects there are that can hold others."""
+    """Count the container objects of the process."""
     gc.collect()
     return len(gc.get_objects())

@@ -1,4 +1,4 @@
-"""What may happen to a cluster, as steps that can be drawn, written down and played again."""
+"""Steps of a cluster that can be drawn, recorded and replayed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .cluster import POLICIES, QUEUES, SoakCluster
 
 NODES, PODS = 8, 60
 RACK, HOSTNAME = "topology.kubernetes.io/rack", "kubernetes.io/hostname"
-# Whom those mean that state anything about others: each other.
+# Labels that affinity terms select: those of pods with such terms.
 _WEB = PodSelection((Requirement("app", "In", ("web",)),), (NAMESPACE,))
 #: How often each happens, in parts of their sum.
 WEIGHTS = {
@@ -54,7 +54,7 @@ WEIGHTS = {
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happens: to whom, and how. Whoever is not there any more is passed over."""
+    """One step: its target and its details. A step whose target no longer exists is skipped."""
 
     what: str
     name: str = ""
@@ -66,7 +66,7 @@ class Draw:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        # In half of the lives nobody minds what is no amount: then every start that is promised can be kept.
+        # Half of the lives have only resource constraints: then every promised start can be met.
         self._minding = seed // len(POLICIES) % 2 == 1
         self._made = 0
 
@@ -90,7 +90,7 @@ class Draw:
         return f"{prefix}{self._made:05}"
 
     def _or_nothing(self, parts: int, *others: dict[str, Any]) -> dict[str, Any]:
-        """One of the others, or in so many parts of all nothing."""
+        """Return one of the choices, or nothing in that share of the draws."""
         choices: list[dict[str, Any]] = [{}] * parts + list(others)
         return self._random.choice(choices)
 
@@ -137,7 +137,7 @@ class Draw:
         return Step("tree", draw.choice(["k1", "k2"]), how)
 
     def _foreign(self, cluster: SoakCluster) -> Step:
-        """Somebody else's pod, on a node or nominated for it."""
+        """Return a foreign pod, on a node or nominated for it."""
         draw = self._random
         how = {"node": f"n{draw.randrange(NODES)}", "cpu": draw.choice([1, 3]), "nominated": draw.random() < 0.3}
         return Step("foreign", self._name("foreign"), how)
@@ -365,7 +365,7 @@ def _resize(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     if name in cluster.state.pods:
         pod = cluster.state.pods[name].pod
         asked = requests_of(dict(pod.usage) | dict(amounts(**how)))
-        # Whoever is on no node yet takes what its spec says.
+        # A pod without a node gets the fields of its spec.
         changed = {} if pod.node else {"pod_class": msgspec.structs.replace(pod.pod_class, requests=asked)}
         cluster.becomes(name, usage=asked, **changed)
 

@@ -1,4 +1,4 @@
-"""That lives of clusters go well, that they can be lived again, and that faults are found and shrink."""
+"""Lives of clusters succeed, can be replayed, and their faults are found and shrunk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORIES = Path(__file__).parent / "stories"
 
 
 @pytest.mark.parametrize("seed", range(len(POLICIES)))
-def test_short_lives_go_well_and_can_be_lived_again(seed: int) -> None:
+def test_short_lives_succeed_and_replay_equally(seed: int) -> None:
     life = live(seed, 60)
     assert not life.fault
     again = relive(life.story)
@@ -22,7 +22,7 @@ def test_short_lives_go_well_and_can_be_lived_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(STORIES.glob("*.jsonl"))])
-def test_what_once_went_wrong_goes_well(name: str) -> None:
+def test_past_failures_of_lives_pass(name: str) -> None:
     life = relive(read(STORIES / f"{name}.jsonl"))
     assert not life.fault
 
@@ -30,7 +30,7 @@ def test_what_once_went_wrong_goes_well(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_longer_lives_go_well(seed: int) -> None:
+def test_longer_lives_succeed(seed: int) -> None:
     life = live(seed, 600)
     assert not life.fault, (life.story.policy, life.fault)
     assert life.cluster.binds > 50
@@ -60,7 +60,7 @@ def test_a_fault_shrinks_to_the_steps_that_matter(tmp_path: Path, monkeypatch: p
     assert read(tmp_path / "story.jsonl") == short
 
 
-def test_what_raises_is_a_fault() -> None:
+def test_exception_is_a_fault() -> None:
     cluster = SoakCluster("usual")
     assert fault_of(cluster, Step("minimum", "none", {"minimum": 1}), 0) == ""
     assert fault_of(cluster, Step("odd"), 1) == "KeyError: 'odd'"

@@ -1,4 +1,4 @@
-"""A feed whose tables are filled by hand: names that no API server would take, and very many of them."""
+"""A feed with tables filled by hand: names that no API server would accept, and very many of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from phalanx.views.gang_state import GangState
 
 
 class HandFeed(Feed):
-    """`put` and `drop` are told as changes of the cluster are."""
+    """A feed whose `put` and `drop` publish changes like those of the cluster."""
 
     def __init__(self) -> None:
-        # Nobody is asked: neither an API server nor a rehearsing process is there.
+        # No API server and no rehearsing process exists here.
         client = KubeClient.__new__(KubeClient)
         nobody = RehearsalProcess(cast(asyncio.subprocess.Process, None))
         watch = ClusterWatch(client, WatchOptions(), read_policy(""), nobody)
@@ -38,7 +38,7 @@ class HandFeed(Feed):
         self.watch.news.tell()
 
     async def story(self, row: str) -> GangAnswer | None:
-        """Of whatever is in the table, with its name wherever a name may be."""
+        """Return an answer about any row, with its name in every field for names."""
         found = self.gangs.rows.get(row)
         if found is None:
             return None

@@ -32,7 +32,7 @@ class Settling:
         self._handled = 0
 
     def count(self, message: Message) -> None:
-        """Count a message that a widget is about to handle. Those of timers come on and on."""
+        """Count a message that a widget is about to handle. Messages of timers never end."""
         self._handled += not isinstance(message, events.Timer)
 
     async def settle(self, app: App[None]) -> None:
@@ -65,7 +65,7 @@ def _ended(app: App[None]) -> bool:
 
 
 class Screen:
-    """What somebody sees."""
+    """The visible text of the terminal."""
 
     def __init__(self, app: Top, pilot: Pilot[None], settling: Settling) -> None:
         self.app = app
@@ -94,7 +94,7 @@ class Screen:
         await self.press(*((each == " " and "space") or each for each in text))
 
     async def settle(self) -> None:
-        """Return when all that was pressed and told is drawn."""
+        """Return when all keys and changes are drawn."""
         await self._settling.settle(self.app)
         if not _ended(self.app):
             self.app.screen._on_timer_update()

@@ -1,4 +1,4 @@
-"""`phalanx top` as a process on a terminal, and what it says where it cannot run."""
+"""`phalanx top` as a process on a terminal, and its messages where it cannot run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_on_a_terminal_it_shows_gangs_follows_its_size_and_leaves_the_scre
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_told_to_end_it_leaves_the_screen_as_it_was(site: Site) -> None:
+async def test_top_ended_by_a_signal_restores_the_screen(site: Site) -> None:
     async with terminal(site, "nodes") as shown:
         # Nodes are drawn before the first rehearsal has ended.
         await shown.shows("RACK")
@@ -123,7 +123,7 @@ async def test_without_an_api_server_it_says_so_in_one_line(site: Site) -> None:
         assert b"\x1b[?1049h" not in shown.output
 
 
-def test_without_a_terminal_it_says_what_prints_lists() -> None:
+def test_top_without_a_terminal_names_the_commands_that_print_lists() -> None:
     result = CliRunner().invoke(cli, ["top"])
     assert result.exit_code == 1
     assert result.output == (
@@ -131,7 +131,7 @@ def test_without_a_terminal_it_says_what_prints_lists() -> None:
     )
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_without_the_extra_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
     result = CliRunner().invoke(cli, ["top"])
     assert (result.exit_code, result.output) == (

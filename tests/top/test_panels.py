@@ -24,7 +24,7 @@ async def test_gangs_are_listed_with_state_members_and_why(feed: Feed) -> None:
         assert screen.line("NAMESPACE", "GANG", "STATE", "MEMBERS", "AGE", "START").endswith("WHY")
         assert "2 nodes" in screen.lines[0]
         assert "nvidia.com/gpu 100%" in screen.lines[0]
-        # What waits comes first.
+        # Waiting gangs are first.
         assert screen.lines.index(screen.line("impossible")) < screen.lines.index(screen.line("covert-train"))
 
 
@@ -50,7 +50,7 @@ async def test_a_filter_holds_while_it_is_typed_and_escape_clears_it(feed: Feed)
         await screen.shows("impossible")
 
 
-async def test_the_list_is_sorted_by_what_is_asked_for(feed: Feed) -> None:
+async def test_list_is_sorted_by_the_selected_column(feed: Feed) -> None:
     async with opened(feed) as screen:
         await screen.shows("covert-train")
         await screen.press("N")
@@ -62,7 +62,7 @@ async def test_the_list_is_sorted_by_what_is_asked_for(feed: Feed) -> None:
             await screen.shows(f"by {order}")
 
 
-async def test_the_cursor_goes_up_and_down_and_stays_with_its_row(site: Site, feed: Feed) -> None:
+async def test_cursor_moves_up_and_down_and_stays_with_its_row(site: Site, feed: Feed) -> None:
     async with opened(feed) as screen:
         await screen.shows("gangs 1/5")
         await screen.press("N", "j", "down", "j")
@@ -88,7 +88,7 @@ async def test_the_cursor_goes_up_and_down_and_stays_with_its_row(site: Site, fe
         await screen.shows("gangs 1/5")
 
 
-async def test_a_gangs_story_says_why_what_would_help_who_would_leave_and_what_happened(feed: Feed) -> None:
+async def test_gang_story_shows_reason_fix_victims_and_events(feed: Feed) -> None:
     async with opened(feed, words="train !covert", size=(150, 60)) as screen:
         await screen.shows("gangs 1/1")
         await screen.press("enter")
@@ -168,7 +168,7 @@ async def test_nodes_are_blocks_by_rack_and_open_with_their_pods(feed: Feed) -> 
         assert not screen.line("r2")
 
 
-async def test_a_colon_goes_to_a_list_and_says_what_it_does_not_know(feed: Feed) -> None:
+async def test_colon_opens_a_list_and_reports_unknown_names(feed: Feed) -> None:
     async with opened(feed) as screen:
         for typed, shown in (("nodes", "nodes 2"), ("queues", "queues 1/4"), ("gangs impossible", "gangs 1/1")):
             await screen.press("colon")
@@ -183,7 +183,7 @@ async def test_a_colon_goes_to_a_list_and_says_what_it_does_not_know(feed: Feed)
         await screen.shows("gangs 1/1")
 
 
-async def test_the_keys_are_told(feed: Feed) -> None:
+async def test_help_lists_the_keys(feed: Feed) -> None:
     async with opened(feed) as screen:
         await screen.press("question_mark")
         await screen.shows("no later than")
@@ -193,14 +193,14 @@ async def test_the_keys_are_told(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("colon", "q", "exclamation_mark", "enter")])
-async def test_it_ends(feed: Feed, keys: tuple[str, ...]) -> None:
+async def test_top_ends_on_its_key(feed: Feed, keys: tuple[str, ...]) -> None:
     async with opened(feed) as screen:
         await screen.press(*keys)
         await screen.until(lambda: screen.app._exit, "its end")
         assert screen.app.return_code == 0
 
 
-async def test_in_a_narrow_terminal_the_least_important_columns_go(feed: Feed) -> None:
+async def test_narrow_terminal_hides_the_least_important_columns(feed: Feed) -> None:
     async with opened(feed) as screen:
         await screen.shows("covert-train", "covert-queue")
         await screen.pilot.resize_terminal(60, 10)
@@ -223,7 +223,7 @@ async def test_a_story_is_brought_up_to_date(site: Site, feed: Feed) -> None:
         await screen.shows("gangs 0/0")
 
 
-async def test_it_says_so_when_the_cluster_cannot_be_reached(site: Site, feed: Feed) -> None:
+async def test_unreachable_cluster_is_reported(site: Site, feed: Feed) -> None:
     """Nothing changes then, so nothing else would tell."""
     observer = feed.watch._observer
     assert observer is not None
@@ -234,10 +234,8 @@ async def test_it_says_so_when_the_cluster_cannot_be_reached(site: Site, feed: F
         await screen.until(lambda: not screen.line("CLUSTER NOT REACHABLE"), "the cluster again")
 
 
-async def test_it_goes_by_another_policy_as_soon_as_the_scheduler_does(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The screen stays as it is meanwhile: the filter, and who is chosen."""
+async def test_top_follows_a_changed_policy_of_the_scheduler(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screen is unchanged: the filter, and the selected row."""
     monkeypatch.setattr(scheduler_policy, "LOOK_PERIOD", 0.2)
     place, name = "policy-of-top", "phalanx-policy-in-force"
     await site.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}])

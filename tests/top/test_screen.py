@@ -1,4 +1,4 @@
-"""What is drawn: what is seen, where it has changed, nothing that steers the terminal, no colour if so wished."""
+"""Drawing: only visible and changed parts, no terminal control characters, and no colour on request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTILE = (
     "wide 界界界 \U0001f469\u200d\U0001f4bb",
     "a" * 5000,
 )
-#: What must reach no terminal: control characters, and marks that turn or join writing.
+#: Characters that must not reach a terminal: control characters, and marks that reverse or join text.
 FORBIDDEN = {chr(code) for code in (*range(32), *range(127, 160), 0x200B, 0x200D, 0x202E, 0x2066)}
 
 
@@ -76,7 +76,7 @@ async def test_hostile_names_are_only_printed_on_their_pages(name: str) -> None:
 
 
 async def counted(screen: Screen, view: LineView, act: Callable[[], Awaitable[None]]) -> tuple[int, int]:
-    """How many of a panel's lines were drawn, and made in order to compare them, while something was done."""
+    """Count the lines of a panel that were drawn, and those rendered for comparison, during an action."""
     drawn, made = [0], [0]
     render, make = view.render_line, view.line
 
@@ -98,7 +98,7 @@ async def counted(screen: Screen, view: LineView, act: Callable[[], Awaitable[No
 
 
 @pytest.mark.slow
-async def test_of_fifty_thousand_gangs_those_that_are_seen_are_made_and_those_that_changed_are_drawn() -> None:
+async def test_only_visible_and_changed_rows_of_fifty_thousand_gangs_are_drawn() -> None:
     feed = HandFeed()
     feed.put("gangs", (gang(number) for number in range(50_000)))
     async with opened(feed, size=(120, 30)) as screen:
@@ -155,7 +155,7 @@ async def test_ten_thousand_nodes_are_blocks_and_one_that_changes_is_one_line() 
         await screen.shows("rack-249")
 
 
-async def test_with_no_color_there_is_none_and_words_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_color_removes_colours_and_words_carry_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     feed = HandFeed()
     feed.put("gangs", [gang(0, state=GangState.PARTIAL)])
@@ -208,7 +208,7 @@ def test_long_lines_are_wrapped_deeper() -> None:
     assert wrapped("", 10) == [""]
 
 
-def test_columns_that_matter_least_go_first() -> None:
+def test_least_important_columns_are_hidden_first() -> None:
     assert [column.title for column, _ in layout(COLUMNS, 200)] == [column.title for column in COLUMNS]
     assert [column.title for column, _ in layout(COLUMNS, 30)] == ["GANG", "STATE"]
     for width in range(20, 250):

@@ -1,11 +1,11 @@
-"""What a tutorial tells a reader to do: files to save, commands to type, and what they print.
+"""Steps of a tutorial's reader: files to save, commands to type, and their output.
 
     ```yaml title="train.yaml"          a file, saved in the reader's directory
-    ```console title="First terminal"   a command that goes on running; it prints what is shown, first
-    ```console                          commands after `$ `, in order, each followed by what it prints
+    ```console title="First terminal"   a command that stays running; its first output is shown
+    ```console                          commands after `$ `, in order, each followed by its output
 
-In what is printed `…` stands for any text within a line, and a line of `…` alone for any lines, or none. Blanks
-between words are equal, however many they are: names of pods and ages make columns wider. Empty lines do not count.
+In output `…` matches any text within a line, and a line of `…` alone matches any lines, or none. Any number of
+blanks is equal: names of pods and ages make columns wider. Empty lines do not count.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Command:
 
     @property
     def only_reads(self) -> bool:
-        """Whether a reader may repeat it until the cluster has got there."""
+        """Return whether a reader can repeat the command until the cluster has reached the state."""
         return bool(re.match(r"kubectl get|phalanx (jobs|nodes|why|queue|what-if)\b", self.text))
 
 
 def steps(path: Path) -> list[File | Command]:
-    """What a reader does, in order. Raises ValueError, with the line, for a fence that means nothing to us."""
+    """Return the steps of a reader, in order. Raises ValueError, with the line, for an unknown fence."""
     found: list[File | Command] = []
     lines = path.read_text("utf-8").splitlines()
     number = 0

@@ -1,4 +1,4 @@
-"""Somebody who does what a tutorial says: a directory, two terminals, and patience."""
+"""A reader who follows a tutorial: a directory, two terminals, and patience."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOURCES = str(Path(phalanx.__file__).parents[1])
 
 
 class Reader:
-    """Keeps what a shell keeps between commands: exported variables. `directory` is where everything happens."""
+    """A reader whose exported variables survive between commands. All commands run in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "empty"
@@ -36,7 +36,7 @@ class Reader:
         self._variables.touch()
         programs = directory / "bin"
         programs.mkdir()
-        # This tree's `phalanx`, whatever is installed.
+        # This tree's `phalanx` precedes any installed one.
         (programs / "phalanx").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m phalanx.cli "$@"\n', "utf-8")
         (programs / "phalanx").chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "PHALANX"))}
@@ -48,7 +48,7 @@ class Reader:
         self._ends.close()
 
     def follow(self, step: File | Command) -> None:
-        """Raises AssertionError, with what was printed, where the document is wrong."""
+        """Follow the steps. Raises AssertionError, with the output, where the document is wrong."""
         if isinstance(step, File):
             (self.directory / step.name).write_text(_RUNS.sub(rf'\1"{_LONG}"', step.text), "utf-8")
         elif step.stays:
@@ -106,7 +106,7 @@ class Reader:
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
-                # The document shows what is printed, not what is told meanwhile.
+                # The document shows the output, without progress messages.
                 stderr=told,
             ) as process,
         ):

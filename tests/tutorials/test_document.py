@@ -1,4 +1,4 @@
-"""How tutorials are read: what counts as the same output, and what does not."""
+"""Parsing of tutorials: rules of equal output."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_files_and_commands_come_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_what_would_not_be_run_is_no_tutorial(tmp_path: Path) -> None:
+def test_document_with_an_unknown_fence_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.md").write_text("```console {.wide}\n$ ls\n```\n", "utf-8")
     with pytest.raises(ValueError, match=r"t\.md:1"):
         steps(tmp_path / "t.md")
@@ -53,7 +53,7 @@ def test_what_would_not_be_run_is_no_tutorial(tmp_path: Path) -> None:
         steps(tmp_path / "t.md")
 
 
-def test_only_what_reads_may_be_repeated() -> None:
+def test_only_commands_that_read_may_be_repeated() -> None:
     assert Command("phalanx jobs --start", (), 1).only_reads
     assert Command("kubectl get pods", (), 1).only_reads
     assert not Command("kubectl delete pod a", (), 1).only_reads
@@ -71,7 +71,7 @@ def test_only_what_reads_may_be_repeated() -> None:
         ([], []),
     ],
 )
-def test_the_same(expected: list[str], printed: list[str]) -> None:
+def test_output_with_ellipses_and_blanks_is_equal(expected: list[str], printed: list[str]) -> None:
     assert first_difference(tuple(expected), printed) is None
 
 
@@ -86,9 +86,9 @@ def test_the_same(expected: list[str], printed: list[str]) -> None:
         (["a … 1"], ["a", "1"], "a … 1"),
     ],
 )
-def test_not_the_same(expected: list[str], printed: list[str], told: str) -> None:
+def test_different_output_is_not_equal(expected: list[str], printed: list[str], told: str) -> None:
     assert first_difference(tuple(expected), printed) == told
 
 
-def test_what_goes_on_running_prints_more_later() -> None:
+def test_running_command_prints_more_later() -> None:
     assert first_difference(("a",), ["a", "b"], whole=False) is None

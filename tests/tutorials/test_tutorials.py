@@ -26,11 +26,11 @@ def test_there_are_tutorials() -> None:
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_shows_what_its_commands_print(path: Path) -> None:
+def test_output_of_tutorial_commands_equals_the_document(path: Path) -> None:
     commands = [step for step in steps(path) if isinstance(step, Command)]
     assert sum(bool(command.expected) for command in commands) >= 5
     for command in commands:
-        # A line of any text says nothing; a command all of whose lines are so would not be checked.
+        # A line of any text checks nothing; a command with only such lines would be unchecked.
         assert not command.expected or any(line.strip() != "…" for line in command.expected), command.text
 
 

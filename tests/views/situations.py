@@ -1,4 +1,6 @@
-"""A gang in one situation, as the scheduler's state and as documents of the API, and what each view shows of it."""
+"""A gang in one situation, as the scheduler's state and as documents of the API, and its appearance in each
+view.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ class Situation:
         return WhyReport(self._snapshot(), self.world.policy, float(self.world.now), self.plan)
 
     def found(self) -> FoundJob:
-        """Return what the commands about jobs read from the API."""
+        """Return the data that the commands about jobs read from the API."""
         record = self.world.state.gangs.get(G)
         pods = [self._document(each.pod) for each in record.members.values()] if record is not None else []
         groups = [self._group()] if record is not None else []
@@ -153,7 +155,7 @@ class Situation:
         )
         return entry
 
-    # what each view shows
+    # expected content of each view
 
     async def live_states(self) -> dict[str, str]:
         """Return the state that each view shows which is made from the state of a cluster."""

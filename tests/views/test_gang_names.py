@@ -100,7 +100,7 @@ def test_gangs_of_equal_names_in_two_namespaces_keep_the_short_name() -> None:
     assert set(names(found).values()) == {"train"}
 
 
-def test_job_made_anew_shares_its_name_with_the_gang_of_the_former_one() -> None:
+def test_recreated_job_shares_its_name_with_the_gang_of_the_former_one() -> None:
     again = owned_name("Job", "train", "u-2")
     assert set(names(gangs(TRAIN, again)).values()) == {"train"}
 

@@ -101,7 +101,7 @@ def test_facts_of_a_gang_are_its_counts() -> None:
     )
 
 
-def test_gang_whose_match_policy_was_satisfied_once_runs_with_what_is_left() -> None:
+def test_gang_whose_match_policy_was_satisfied_once_runs_with_its_remaining_members() -> None:
     members = [pod("p0", node="n1", phase=PodPhase.RUNNING), pod("p1"), pod("p2")]
     spec = Gang(G, min_member=3, match_policy=MatchPolicy.UNTIL_SCHEDULED, once_satisfied=True)
     assert gang_state(gang_facts(state_of(*members, gang=spec).gangs[G])) is GangState.RUNNING
@@ -110,7 +110,7 @@ def test_gang_whose_match_policy_was_satisfied_once_runs_with_what_is_left() -> 
 
 
 @pytest.mark.parametrize("decided_here", [True, False])
-def test_evicted_members_are_told_from_deleted_ones(decided_here: bool) -> None:
+def test_evicted_members_are_distinguished_from_deleted_ones(decided_here: bool) -> None:
     state = state_of(*(pod(f"p{number}", node="n1") for number in range(2)), gang=Gang(G, min_member=2))
     record = state.gangs[G]
     for member in list(record.members.values()):

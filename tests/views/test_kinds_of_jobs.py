@@ -131,7 +131,7 @@ def three_of_one_name(play: Played) -> None:
     grouped(play, "train", "")
 
 
-# What is played, and KIND/NAME of each gang that comes of it.
+# Played jobs, and KIND/NAME of each gang that they create.
 KINDS: dict[str, tuple[Build, set[str]]] = {
     "Job": (indexed, {"job/train"}),
     "Job with a group in its template": (
@@ -269,7 +269,7 @@ def test_every_shown_name_and_every_target_finds_its_gang(case: tuple[Documents,
         assert gangs_named(gangs, NAMESPACE, key.name, "podgroup") == [key]
 
 
-def test_lists_of_documents_show_podgroups_by_the_same_names(case: tuple[Documents, dict[str, str]]) -> None:
+def test_lists_of_documents_show_podgroups_by_equal_names(case: tuple[Documents, dict[str, str]]) -> None:
     play, names = case
     if len(play.groups) < len(names):
         pytest.skip("its gangs have no PodGroups")

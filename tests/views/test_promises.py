@@ -85,7 +85,7 @@ def test_dry_run_says_to_where_a_unit_of_higher_priority_moves_a_promise() -> No
     moved = (answer.start.no_later_than, answer.start.moves_because)
     assert moved == (shown_moment(told), "Displaced")
     assert answer.start.moves_to > shown_moment(told)
-    # The sentence of the verdict has what was promised, which nobody has broken yet.
+    # The verdict's sentence contains the promise, which is not broken yet.
     assert f"t starts no later than {shown_moment(told)}," in answer.message
     lines = start_lines(answer.start, world.now)
     assert any(
@@ -131,7 +131,7 @@ def test_facts_of_a_relocation_leave_promised_room_to_the_promise() -> None:
     assert not placed(promises.promises)
 
 
-def test_queue_shows_the_promised_start_of_what_waits_first() -> None:
+def test_queue_shows_the_promised_start_of_its_first_waiting_gang() -> None:
     world, promises = promised()
     found = report(snapshot(world), world.policy, float(world.now), promises)
     (queue,) = (queue for queue in found.queues if queue.name == "default")
@@ -143,7 +143,7 @@ def test_queue_shows_the_promised_start_of_what_waits_first() -> None:
     assert any(f"({clock})" in line for line in describe_queue(queue, world.now))
 
 
-def test_object_of_the_same_name_and_another_uid_has_no_promise() -> None:
+def test_object_of_one_name_and_another_uid_has_no_promise() -> None:
     _, promises = promised()
     assert promises.of_gang(G.namespace, G.name, "") is promises.promises[0]
     assert promises.of_gang(G.namespace, G.name, "another") is None
@@ -193,7 +193,7 @@ def test_record_without_a_readable_time_has_none(written: str) -> None:
     assert (found.origin.time, found.warning) == ("", "")
 
 
-def test_promise_whose_times_are_absent_is_left_out_with_a_warning() -> None:
+def test_promise_without_times_is_omitted_with_a_warning() -> None:
     good, bad = promise_of(pod="good"), promise_of(pod="bad", told=0)
     found = promises_of({"metadata": {"name": "r", "namespace": "ns"}, "data": {DATA_KEY: encode([bad, good])}})
     assert found.promises == (good,)

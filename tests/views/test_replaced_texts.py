@@ -72,7 +72,7 @@ def _replaced(verdict: Verdict | None) -> Verdict | None:
 
 
 def told(verdict: Verdict | None) -> object:
-    """Return what a verdict says without its texts, and what comes back through its condition."""
+    """Return a verdict without its texts, and its state after a round trip through its condition."""
     if verdict is None:
         return None
     counts = (verdict.needed, verdict.placeable, verdict.members, verdict.nodes)
@@ -81,7 +81,7 @@ def told(verdict: Verdict | None) -> object:
 
 
 def shown(redaction: Redaction, row: GangRow) -> object:
-    """Return which texts a viewer gets: those of the row, or those that name nothing."""
+    """Return the texts for a viewer: those of the row, or neutral ones without names."""
     seen = redaction.gang_row(row)
     whole = seen.message == row.message and seen.change == row.change
     return whole, "" if whole else seen.message, seen.reason, seen.state
@@ -109,7 +109,7 @@ async def facts(situation: Situation) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda each: each.__name__)
-async def test_views_show_the_same_when_every_sentence_is_replaced(
+async def test_views_are_unchanged_when_every_sentence_is_replaced(
     play: Callable[[], Situation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await facts(play())
@@ -117,7 +117,7 @@ async def test_views_show_the_same_when_every_sentence_is_replaced(
     assert await facts(play()) == expected
 
 
-def test_evictions_have_the_same_fields_when_every_sentence_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evictions_have_equal_fields_when_every_sentence_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     def evicted() -> list[tuple[object, ...]]:
         world = Scenario().node("n", cpu=3).job("low", 3, cpu=1).settle()
         world.job("g", 3, cpu=1, priority=10).settle()

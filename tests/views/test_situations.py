@@ -136,9 +136,7 @@ OF_DOCUMENTS_ALONE = {suspended}
 
 
 @pytest.mark.parametrize(("play", "state", "reason"), SITUATIONS, ids=lambda each: getattr(each, "__name__", None))
-async def test_every_view_shows_the_same_state(
-    play: Callable[[], Situation], state: GangState, reason: str
-) -> None:
+async def test_every_view_shows_one_state(play: Callable[[], Situation], state: GangState, reason: str) -> None:
     situation = play()
     shown = await situation.document_states()
     if play not in OF_DOCUMENTS_ALONE:
@@ -149,7 +147,7 @@ async def test_every_view_shows_the_same_state(
 @pytest.mark.parametrize(
     ("play", "reason"), [(play, reason) for play, state, reason in SITUATIONS if state is PENDING]
 )
-async def test_every_view_shows_the_same_reason(play: Callable[[], Situation], reason: str) -> None:
+async def test_every_view_shows_one_reason(play: Callable[[], Situation], reason: str) -> None:
     situation = play()
     ((_, counted), number) = next(iter(situation.counts().waiting.items()))
     shown = {

@@ -1,1 +1,1 @@
-"""What operators make, as a scheduler sees it."""
+"""Objects of operators, as a scheduler sees them."""

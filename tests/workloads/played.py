@@ -21,7 +21,10 @@ RAY_CLUSTER = ServedKind("ray.io", "v1", "rayclusters", "RayCluster")
 
 
 class Played(Scenario):
-    """Names are uids here too. A pod needs one CPU; `room` makes nodes that take so many pods in all."""
+    """A played cluster.
+
+    Names are uids too. A pod needs one CPU; `room` creates nodes for that many pods in all.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -71,7 +74,7 @@ class Played(Scenario):
         return record.spec
 
     def why_of(self, name: str) -> str:
-        """What is said about the gang of a pod that waits."""
+        """Return the reason of the gang of a waiting pod."""
         verdict = self.why(self.gang_of(name).key.name)
         return verdict.message
 

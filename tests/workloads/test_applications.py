@@ -1,4 +1,4 @@
-"""Applications that grow by themselves, and what others declare on their pods."""
+"""Applications that grow by themselves, and declarations on their pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs: indexed ones start together, all others pod by pod."""
+"""Jobs: indexed ones start together, all other ones pod by pod."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_pods_of_an_indexed_job_start_together_once_all_are_created() -> Non
     assert len(play.placed()) == 4
 
 
-def test_of_two_jobs_that_fit_one_at_a_time_one_runs_whole() -> None:
+def test_one_of_two_jobs_that_fit_singly_runs_whole() -> None:
     """Pod by pod each would get half, and both would wait for ever."""
     play = Played().room(6).owner(JOB, "train", **INDEXED).owner(JOB, "other", **INDEXED)
     for number in range(4):
@@ -53,7 +53,7 @@ def test_nothing_starts_until_the_job_is_seen() -> None:
     assert len(play.placed()) == 4
 
 
-def test_where_jobs_cannot_be_read_pods_start_one_by_one_and_their_users_are_told() -> None:
+def test_pods_start_one_by_one_with_a_warning_where_jobs_cannot_be_read() -> None:
     play = Played().room(2)
     created(play, 0, 1, 2, 3).not_readable(JOB).run()
     assert len(play.placed()) == 2
@@ -72,7 +72,7 @@ def test_a_work_queue_is_no_gang() -> None:
     assert len(play.placed()) == 1
 
 
-def test_a_replacement_starts_at_once_while_others_run() -> None:
+def test_replacement_starts_at_once_while_members_run() -> None:
     play = Played().room(4).owner(JOB, "train", **INDEXED)
     created(play, 0, 1, 2, 3).run()
     play.gone("train-2")
@@ -81,14 +81,14 @@ def test_a_replacement_starts_at_once_while_others_run() -> None:
     assert len(play.placed()) == 4
 
 
-def test_what_is_left_of_a_job_is_all_that_its_minimum_counts() -> None:
+def test_minimum_of_a_partly_finished_job_counts_only_remaining_pods() -> None:
     """Three indexes have succeeded and their pods are gone: the last one must not wait for them."""
     play = Played().room(4).owner(JOB, "train", status={"succeeded": 3}, **INDEXED)
     created(play, 3).run()
     assert play.placed() == ["train-3"]
 
 
-def test_annotations_on_the_pod_come_before_those_of_the_job_and_these_before_the_rule() -> None:
+def test_pod_annotations_precede_job_annotations_and_these_the_rule() -> None:
     play = Played().room(8).owner(JOB, "train", annotations={"phalanx.dev/min-count": "2"}, **INDEXED)
     created(play, 0)
     assert play.gang_of("train-0").min_member == 2
@@ -138,8 +138,8 @@ def test_pods_of_other_schedulers_are_left_alone() -> None:
     assert play.intake.workloads.wanted == set()
 
 
-def test_who_forges_an_owner_harms_only_himself() -> None:
-    """The uid is not that of the Job: such a pod is in another gang, of which nobody says anything."""
+def test_pod_with_a_forged_owner_affects_only_itself() -> None:
+    """The uid is not that of the Job: such a pod is in another gang, which has no declaration."""
     play = Played().room(8).owner(JOB, "train", **INDEXED)
     forged = "batch/v1/Job/other"
     play.create("forged", of=forged, **index(0))
@@ -148,7 +148,7 @@ def test_who_forges_an_owner_harms_only_himself() -> None:
     assert play.waiting() == ["forged"]
 
 
-def test_what_was_said_holds_for_pods_that_are_left_of_a_job_that_is_gone() -> None:
+def test_declaration_stays_valid_for_remaining_pods_of_a_deleted_job() -> None:
     play = Played().room(8).owner(JOB, "train", **INDEXED)
     created(play, 0, 1, 2, 3).run()
     play.no_owner(JOB, "train")

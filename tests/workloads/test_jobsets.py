@@ -49,7 +49,7 @@ def words_of(name: str, number: int, job: int = 0, attempt: int = 0, **extra: st
     return {"labels": words, "annotations": {COMPLETION_INDEX: str(number), **words, **own}}
 
 
-def test_all_that_exist_at_the_same_time_start_together() -> None:
+def test_pods_that_exist_at_the_same_time_start_together() -> None:
     play = jobset(Played().room(16), part("driver", 1), part("workers", 2, jobs=2))
     created(play, "driver", 1)
     created(play, "workers", 2, job=0).run()
@@ -67,7 +67,7 @@ def test_half_a_job_set_takes_no_room() -> None:
 
 
 def test_a_stage_that_depends_on_another_is_not_waited_for() -> None:
-    """As Kubeflow's Trainer does it: data first, then the nodes. A minimum of all three never comes true."""
+    """As in Kubeflow's Trainer: data first, then the nodes. A minimum of all three is never reached."""
     play = jobset(Played().room(2), part("data", 1), part("node", 2, after="data", status="Complete"))
     created(play, "data", 1).run()
     assert play.placed() == ["js-data-0-0"]
@@ -89,7 +89,7 @@ def test_a_stage_behind_one_that_keeps_running_starts_as_a_whole() -> None:
     assert len(play.placed()) == 4
 
 
-def test_what_comes_later_is_said_where_members_are_missing() -> None:
+def test_later_stages_are_mentioned_where_members_are_missing() -> None:
     play = jobset(Played().room(8), part("data", 2), part("node", 2, after="data"))
     one(play, "data", 0).run()
     assert play.why_of("js-data-0-0").endswith(" exist; not counted: 2 pods of node are created only after data")

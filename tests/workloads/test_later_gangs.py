@@ -1,4 +1,6 @@
-"""Pods that their owner creates only when others run, without a PodGroup: gangs of their own that find room."""
+"""Pods that their owner creates only when other pods run, without a PodGroup: gangs of their own that find
+room.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def template(cpu: int = 1) -> dict[str, Any]:
 
 
 def other(play: Played) -> bool:
-    """Whether somebody else finds room."""
+    """Return whether a foreign pod finds room."""
     return "other" in play.create("other").run().placed()
 
 
@@ -35,7 +37,7 @@ def test_workers_start_where_their_launcher_has_room_too(launcher: int) -> None:
     assert play.placed() == ["w0", "w1"]
     assert not other(play)
     assert "launcher" in mpi_pod(play, "launcher", "launcher").run().placed()
-    # What was held for it is its own now, or is free.
+    # The room reserved for it is its own now, or free.
     assert ("other" in play.placed()) == (launcher == 2)
 
 
@@ -64,7 +66,7 @@ def test_leaders_start_where_their_workers_have_room_too_and_do_not_take_it_from
     assert all(play.placed(name) for name in started)
 
 
-def test_parts_of_a_job_set_that_come_when_others_are_ready_find_room() -> None:
+def test_job_set_parts_created_when_earlier_ones_are_ready_find_room() -> None:
     ps, workers = part("ps", 2), part("w", 2, after="ps", status="Ready")
     workers["template"]["spec"]["template"] = template()
     play = Played().room(3).owner(JOBSET, "js", replicatedJobs=[ps, workers])
@@ -79,15 +81,15 @@ def test_parts_of_a_job_set_that_come_when_others_are_ready_find_room() -> None:
     assert len(play.placed()) == 4
 
 
-def test_parts_that_come_when_others_have_done_their_work_need_no_room_before() -> None:
+def test_job_set_parts_created_after_earlier_ones_complete_need_no_reserved_room() -> None:
     ps, workers = part("ps", 2), part("w", 2, after="ps", status="Complete")
     workers["template"]["spec"]["template"] = template()
     play = Played().room(2).owner(JOBSET, "js", replicatedJobs=[ps, workers])
     assert len(created(play, "ps", 2).run().placed()) == 2
 
 
-def test_an_owner_that_is_seen_after_its_pods_tells_them_the_same() -> None:
-    """The first pod of a kind is what has its owners watched."""
+def test_owner_seen_after_its_pods_declares_the_same_gang() -> None:
+    """The first pod of a kind starts the watch of its owners."""
     play = Played().room(9)
     for group in range(3):
         member(play, group, 0)
@@ -97,8 +99,8 @@ def test_an_owner_that_is_seen_after_its_pods_tells_them_the_same() -> None:
     assert len(play.run().placed()) == 2
 
 
-def test_who_says_so_holds_no_room() -> None:
-    """Where an autoscaler makes nodes, it makes them for pods that are there."""
+def test_owner_that_opts_out_reserves_no_room() -> None:
+    """An autoscaler creates nodes only for existing pods."""
     specs = {"Launcher": {"replicas": 1, "template": template()}, "Worker": {"replicas": 2}}
     play = Played().room(2).owner(MPI, "t", mpiReplicaSpecs=specs, launcherCreationPolicy="WaitForWorkersReady")
     labels = {f"{KEY}job-name": "t", f"{KEY}job-role": "worker", f"{KEY}operator-name": "mpi-operator"}

@@ -63,8 +63,8 @@ def test_workers_that_come_only_when_their_leader_has_a_node_are_not_waited_for(
     assert member(play, 0, 0, **exclusive).run().placed() == ["serve-0"]
 
 
-def test_without_the_object_the_pods_sizes_hold_and_the_leader_goes_first() -> None:
-    """Nobody says whether the leader must run before its workers exist, so it is not made to wait for them."""
+def test_without_the_object_the_sizes_on_pods_count_and_the_leader_starts_first() -> None:
+    """It is unknown whether the leader must run before its workers exist, so it does not wait for them."""
     play = member(Played().room(8).not_readable(LWS), 0, 0)
     play.not_readable(LWS).run()
     assert play.placed() == ["serve-0"]

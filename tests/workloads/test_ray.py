@@ -1,4 +1,4 @@
-"""Ray clusters: the head and as many workers as it starts with."""
+"""Ray clusters: the head and its initial workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_workers_cannot_take_the_place_of_the_head() -> None:
     assert len(head(play).run().placed()) == 4
 
 
-def test_what_the_autoscaler_adds_is_surplus() -> None:
+def test_workers_added_by_the_autoscaler_are_surplus() -> None:
     groups = workers(replicas=4, minReplicas=1, maxReplicas=8)
     play = head(cluster(Played().room(3), groups, enableInTreeAutoscaling=True))
     worker(play, "w1", "w2", "w3", "w4").run()

@@ -1,4 +1,6 @@
-"""PodGroups of operators that count pods which exist only later: nobody waits for those, and for all others."""
+"""PodGroups of operators that count future pods: a gang waits for all of its existing pods, and not for future
+ones.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def test_a_train_job_with_initializers_starts_stage_by_stage(kind: ServedKind) -
 
 
 @pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
-def test_pods_of_the_next_stage_start_together_although_the_status_still_tells_of_the_last_one(
+def test_pods_of_the_next_stage_start_together_despite_an_outdated_status(
     kind: ServedKind,
 ) -> None:
     play = Played().room(16).pod_group(kind, "js", TRAIN_JOB, minMember=6)
@@ -94,7 +96,7 @@ def test_a_launcher_that_waits_until_its_nodes_are_ready_is_not_counted_before()
     assert len(play.placed()) == 3
 
 
-def test_the_leaders_of_an_exclusive_topology_start_first_then_all_who_follow() -> None:
+def test_leaders_of_an_exclusive_topology_start_first_and_then_all_followers() -> None:
     held = part("node", 3, jobs=2)
     held["template"]["metadata"] = {"annotations": {EXCLUSIVE: "rack"}}
     play = jobset(Played().room(16).pod_group(X_K8S, "js", "jobset.x-k8s.io/v1alpha2/JobSet/js", minMember=6), held)
@@ -129,7 +131,7 @@ def mpi_pod(play: Played, kind: ServedKind, name: str, role: str) -> Played:
 def test_workers_do_not_start_where_their_launcher_would_find_no_room(
     kind: ServedKind, room: int, launcher: int
 ) -> None:
-    """All would wait for it, and none would ever leave. What it asks for is what minResources leave."""
+    """All would wait for it, and none would ever end. Its requests are the remainder of minResources."""
     play = Played().room(room)
     play.pod_group(kind, "t", "kubeflow.org/v2beta1/MPIJob/t", minMember=3, minResources={"cpu": 2 + launcher})
     mpi(play, launcherCreationPolicy="WaitForWorkersReady")
@@ -138,13 +140,13 @@ def test_workers_do_not_start_where_their_launcher_would_find_no_room(
     assert play.placed() == []
     play.room(room + 1).run()
     assert play.placed() == ["w0", "w1"]
-    # Whoever comes meanwhile does not get it.
+    # A pod that arrives in between does not get the room.
     play.create("other", of="").run()
     assert "other" not in play.placed()
 
 
 @pytest.mark.parametrize("kind", GROUP_KINDS, ids=lambda kind: kind.group)
-def test_parts_that_run_when_others_have_done_their_work_need_no_room_before(kind: ServedKind) -> None:
+def test_parts_that_run_after_earlier_ones_complete_need_no_reserved_room(kind: ServedKind) -> None:
     play = Played().room(2).pod_group(kind, "js", TRAIN_JOB, minMember=6, minResources={"cpu": 6})
     jobset(play, *TRAINING)
     stage(play, kind, "data", 1)
@@ -185,7 +187,7 @@ def test_a_launcher_that_may_exist_is_waited_for(kind: ServedKind) -> None:
     ],
     ids=["made by hand", "another kind", "another owner", "a JobSet of nobody", "no stages", "owners not readable"],
 )
-def test_what_a_group_states_holds_where_its_owner_does_not_say_that_pods_come_later(
+def test_group_minimum_counts_where_its_owner_declares_no_later_pods(
     of: str, tell: Callable[[Played], Played]
 ) -> None:
     play = tell(Played().room(16).pod_group(X_K8S, "js", of, minMember=6))
@@ -199,7 +201,7 @@ def test_less_than_a_stage_is_enough_where_the_group_says_so() -> None:
     assert stage(play, X_K8S, "data", 1).run().placed() == ["data-0-0"]
 
 
-def test_owner_and_group_may_come_in_any_order_and_go() -> None:
+def test_owner_and_group_can_arrive_and_be_deleted_in_any_order() -> None:
     play = jobset(stage(stage(Played().room(16), X_K8S, "data", 1), X_K8S, "model", 1), *TRAINING).run()
     assert play.placed() == []
     play.pod_group(X_K8S, "js", TRAIN_JOB, minMember=6)
@@ -236,7 +238,7 @@ def test_a_group_is_over_when_all_have_done_their_work_and_not_between_two_stage
 
 @pytest.mark.parametrize("room", [3, 4])
 def test_a_ray_cluster_does_not_start_where_its_jobs_submitter_would_find_no_room(room: int) -> None:
-    """KubeRay does not count the submitter, but has in minResources what it asks for."""
+    """KubeRay does not count the submitter, but includes its requests in minResources."""
     play = Played().room(room).pod_group(VOLCANO, "r", "ray.io/v1/RayJob/r", minMember=3, minResources={"cpu": 4})
     words = {"annotations": {"scheduling.k8s.io/group-name": "r"}}
     for name in ("head", "w0", "w1"):
@@ -251,7 +253,7 @@ def test_a_ray_cluster_does_not_start_where_its_jobs_submitter_would_find_no_roo
 
 @pytest.mark.parametrize(("room", "started"), [(3, []), (4, ["leader"])])
 def test_a_leader_does_not_start_where_its_workers_would_find_no_room(room: int, started: list[str]) -> None:
-    """As LeaderWorkerSet's provider for Volcano makes the group of a replica with `startupPolicy: LeaderReady`."""
+    """LeaderWorkerSet's provider for Volcano creates the group of a replica with `startupPolicy: LeaderReady`."""
     key = "leaderworkerset.sigs.k8s.io/"
     play = Played().room(room).pod_group(VOLCANO, "l-0", "v1/Pod/leader", minMember=1, minResources={"cpu": 4})
 
@@ -271,7 +273,7 @@ def test_a_leader_does_not_start_where_its_workers_would_find_no_room(room: int,
         assert play.placed() == ["leader", "w1", "w2", "w3"]
 
 
-def test_of_a_ray_cluster_that_was_scaled_down_no_more_are_waited_for_than_it_wants() -> None:
+def test_ray_cluster_that_was_scaled_down_waits_only_for_its_desired_workers() -> None:
     """KubeRay writes a group of scheduler-plugins once, and never again."""
     play = Played().room(9).pod_group(X_K8S, "r", "ray.io/v1/RayCluster/r", minMember=5)
     groups = [{"groupName": "w", "replicas": 4, "minReplicas": 0, "maxReplicas": 9}]

@@ -31,7 +31,7 @@ def played(**rule: Any) -> Played:
     return play
 
 
-def test_a_kind_that_nobody_knows_gets_its_minimum_by_a_path() -> None:
+def test_unknown_kind_gets_its_minimum_from_a_path() -> None:
     play = played(minimum=["spec.leaders", "spec.groups.*.replicas"]).room(8)
     play.owner(TEAM, "t", leaders=1, groups=[{"replicas": 2}, {"replicas": 1}])
     play.create("a", "b", "c", of=OF).run()
@@ -63,7 +63,7 @@ def test_a_rule_that_says_nothing_is_refused(rule: dict[str, Any]) -> None:
         options(**rule)
 
 
-def test_a_rule_that_raises_is_left_out_and_the_others_hold() -> None:
+def test_rule_that_raises_is_skipped_and_the_remaining_ones_apply() -> None:
     def broken(pod: Any) -> Membership | None:
         raise RuntimeError("broken")
 

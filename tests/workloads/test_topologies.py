@@ -1,4 +1,4 @@
-"""Where the pods of JobSets and LeaderWorkerSets go: one domain for each part, as their operators and users ask."""
+"""Domains of JobSets and LeaderWorkerSets: one for each part, as their operators and users request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 
 
 def racks(**nodes: int) -> Played:
-    """Nodes of one CPU each, so many in each rack."""
+    """Return nodes of one CPU each, with a number of nodes per rack."""
     play = Played()
     for rack, count in nodes.items():
         for number in range(count):
@@ -23,12 +23,14 @@ def racks(**nodes: int) -> Played:
 
 
 def racks_of(play: Played, names: Iterable[str]) -> set[str]:
-    """Where they are; those that wait are in ""."""
+    """Return the racks of pods; waiting ones are in ""."""
     return {play.where(name).partition("-")[0] for name in names}
 
 
 def exclusive(key: str, value: str) -> dict[str, Any]:
-    """What both operators' webhooks write on the first pod: near its own, far from all others."""
+    """Return the affinity that both operators' webhooks set on the first pod: near its own part, apart from all
+    other ones.
+    """
 
     def terms(*expressions: dict[str, Any]) -> dict[str, Any]:
         selector = {"matchExpressions": list(expressions)}
@@ -124,7 +126,7 @@ def test_the_workers_of_a_group_are_in_one_rack_where_they_require_it() -> None:
     assert racks_of(play, ["s0-1", "s0-2", "s0-3"]) == {"a"}
 
 
-def test_leaders_with_exclusive_racks_go_first_and_their_workers_follow() -> None:
+def test_leaders_with_exclusive_racks_start_first_and_their_workers_follow() -> None:
     notes = {f"{KEY}exclusive-topology": RACK}
     play = lws(racks(a=4, b=4), annotations=notes)
     for group in (0, 1):

@@ -1,4 +1,4 @@
-"""Training jobs of Kubeflow and MPI: all replicas together, but nobody waits for what comes later."""
+"""Training jobs of Kubeflow and MPI: all replicas together, without a wait for later pods."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_all_replicas_start_together(kind: str) -> None:
     assert len(create(play, kind, *last).run().placed()) == 3
 
 
-def test_what_the_scheduling_policy_says_comes_before_the_number_of_replicas() -> None:
+def test_scheduling_policy_precedes_the_number_of_replicas() -> None:
     served, spec = made("PyTorchJob")
     play = Played().room(8).owner(served, "t", runPolicy={"schedulingPolicy": {"minAvailable": 2}}, **spec)
     create(play, "PyTorchJob", "t-master-0", "master")

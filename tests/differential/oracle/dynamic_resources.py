@@ -21,7 +21,7 @@ _EXPRESSION = re.compile(
 )
 _MOST_CONSUMERS = 256
 
-# (driver, pool, device): how devices are told apart.
+# (driver, pool, device): the identity of a device.
 Device = tuple[str, str, str]
 
 
@@ -76,7 +76,7 @@ def _is_owned_by(claim: Wire, pod: Wire) -> bool:
 
 
 def _can_allocate(world: World, claims: list[Wire], node: Wire) -> bool:
-    """Whether every device of every request can be another free one."""
+    """Return whether each device of every request can be a different free one."""
     used = set(_allocated(world))
     slots: list[list[Device]] = []
     for claim in claims:
@@ -156,7 +156,7 @@ def _is_for(spec: Wire, node: Wire) -> bool:
 
 
 def _allocated(world: World) -> Iterator[Device]:
-    """Whoever holds a device holds it alone, unless it only administers it."""
+    """Return the allocated devices; a device is exclusive, except for administrative access."""
     for claim in world.resource_claims:
         devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
         for result in devices.get("results") or []:

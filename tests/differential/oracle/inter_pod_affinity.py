@@ -1,8 +1,8 @@
-"""InterPodAffinity, what it forbids. Sources: pkg/scheduler/framework/plugins/interpodaffinity/filtering.go,
-plugin.go, staging/src/k8s.io/kube-scheduler/framework/types.go (AffinityTerm.Matches).
+"""InterPodAffinity's filter. Sources: pkg/scheduler/framework/plugins/interpodaffinity/filtering.go, plugin.go,
+staging/src/k8s.io/kube-scheduler/framework/types.go (AffinityTerm.Matches).
 
-matchLabelKeys and mismatchLabelKeys do not appear: the API server has merged them into the label selector. Pods on
-nodes that are not there, or that lack the topology key, are in no domain.
+matchLabelKeys and mismatchLabelKeys do not appear: the API server has merged them into the label selector. Pods
+on missing nodes, or on nodes without the topology key, are in no domain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _affinity_holds(world: World, pod: Wire, node: Wire) -> bool:
     companions = [other for other in world.running() if _matches_all(world, terms, pod, other)]
     if all(any(_shares_domain(world, other, node, term["topologyKey"]) for other in companions) for term in terms):
         return True
-    # Nobody matches in any domain of any term, and the pod would be its own company.
+    # No pod matches in any domain of any term, and the pod matches its own terms.
     in_some_domain = [
         other
         for other in companions
@@ -52,7 +52,7 @@ def _anti_affinity_holds(world: World, pod: Wire, node: Wire) -> bool:
 
 
 def _is_accepted_by_others(world: World, pod: Wire, node: Wire) -> bool:
-    """The symmetric half: whoever is there keeps away whom its required anti-affinity means."""
+    """Return whether no existing pod rejects the new one by required anti-affinity (the symmetric half)."""
     for other in world.running():
         for term in _readable_terms(other):
             if _means(world, term, other, pod) and _shares_domain(world, other, node, term["topologyKey"]):
@@ -66,7 +66,7 @@ def required_terms(pod: Wire, kind: str) -> list[Wire]:
 
 
 def _readable_terms(pod: Wire) -> list[Wire]:
-    """Of a pod whose terms cannot all be read, none counts."""
+    """Return the terms of a pod, or none where one of them cannot be parsed."""
     terms = required_terms(pod, "podAntiAffinity")
     try:
         for term in terms:
@@ -82,7 +82,7 @@ def _matches_all(world: World, terms: list[Wire], owner: Wire, other: Wire) -> b
 
 
 def _means(world: World, term: Wire, owner: Wire, other: Wire) -> bool:
-    """Whether a term of `owner` is about `other`: by namespace and by labels."""
+    """Return whether a term of `owner` selects `other`, by namespace and by labels."""
     namespaces, selector = term.get("namespaces") or [], term.get("namespaceSelector")
     if not namespaces and selector is None:
         namespaces = [namespace_of(owner)]

@@ -29,17 +29,19 @@ def objection(world: World, pod: Wire, node: Wire) -> str:
 
 
 def requests(pod: Wire) -> Amounts:
-    """What a pod that waits asks for, by its spec alone."""
+    """Return the requests of a waiting pod, by its spec alone."""
     return _requests(pod, in_force=False)
 
 
 def requests_in_force(pod: Wire) -> Amounts:
-    """What a pod on a node holds: the greatest of spec, allocated and actual where the kubelet reports them."""
+    """Return the requests of a bound pod: the greatest of spec, allocated and actual where the kubelet reports
+    them.
+    """
     return _requests(pod, in_force=True)
 
 
 def counted(amounts: Amounts) -> dict[str, int]:
-    """As kube-scheduler counts: names that it does not know are passed over, fractions are rounded up."""
+    """Count as kube-scheduler does: unknown names are skipped, fractions are rounded up."""
     return {
         name: milli(value) if name == "cpu" else whole(value)
         for name, value in amounts.items()
@@ -118,7 +120,7 @@ def _allocatable(node: Wire) -> Wire:
 
 
 def _read(amounts: Wire | None) -> Amounts:
-    """In thousandths, rounded up one by one: the API server has done so (pkg/apis/core/v1/defaults.go)."""
+    """Return thousandths, rounded up one by one, as the API server does (pkg/apis/core/v1/defaults.go)."""
     return {name: Fraction(math.ceil(amount(value) * 1000), 1000) for name, value in (amounts or {}).items()}
 
 

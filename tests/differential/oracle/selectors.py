@@ -15,12 +15,12 @@ Wire = Mapping[str, Any]
 Labels = Mapping[str, str]
 
 _INTEGER = re.compile(r"^[+-]?[0-9]+$")
-# What a label's value may look like.
+# Pattern of a label value.
 _VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 
 
 class UnreadableSelectorError(Exception):
-    """What is written is no selector."""
+    """Error of text that is no selector."""
 
 
 def label_selector_matches(selector: Wire | None, labels: Labels) -> bool:
@@ -53,7 +53,7 @@ def _expression_holds(entry: Wire, labels: Labels) -> bool:
 
 
 def node_selector_matches(selector: Wire, node: Wire) -> bool:
-    """One of its terms holds; a term that asks for nothing, or that cannot be read, does not."""
+    """Return whether one of the terms matches; an empty or unreadable term does not."""
     return any(node_term_matches(term, node) for term in selector.get("nodeSelectorTerms") or ())
 
 
@@ -94,7 +94,7 @@ def _field_holds(entry: Wire, name: str) -> bool | None:
 
 
 def _integer(text: str) -> int | None:
-    """As a signed 64-bit number."""
+    """Parse a signed 64-bit number."""
     if not _INTEGER.match(text):
         return None
     number = int(text)

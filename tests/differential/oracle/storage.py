@@ -1,4 +1,4 @@
-"""Which claims a pod uses, and what a claim's class and volume are.
+"""Claims of a pod, and the class and volume of a claim.
 
 Sources: staging/src/k8s.io/component-helpers/storage/ephemeral/ephemeral.go, storage/volume/helpers.go.
 """
@@ -21,7 +21,7 @@ class ClaimUse:
     claim: Wire | None
 
     def is_owned_by(self, pod: Wire) -> bool:
-        """Whether a generic ephemeral volume's claim was made for this very pod."""
+        """Return whether the claim of a generic ephemeral volume was created for exactly this pod."""
         assert self.claim is not None
         owners = self.claim["metadata"].get("ownerReferences") or []
         return any(owner.get("controller") and owner.get("uid") == pod["metadata"]["uid"] for owner in owners)
@@ -47,7 +47,7 @@ def claims_of(world: World, pod: Wire) -> list[ClaimUse]:
 
 
 def class_name(entry: Wire) -> str:
-    """Of a claim or of a volume; the old annotation goes first."""
+    """Return the class of a claim or a volume; the old annotation precedes the field."""
     annotations = entry["metadata"].get("annotations") or {}
     if _CLASS_ANNOTATION in annotations:
         return str(annotations[_CLASS_ANNOTATION])

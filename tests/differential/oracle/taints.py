@@ -2,7 +2,7 @@
 staging/src/k8s.io/api/core/v1/toleration.go (ToleratesTaint).
 
 Every taint with the effect NoSchedule or NoExecute needs a toleration. Lt and Gt are read although their gate
-(TaintTolerationComparisonOperators) is off by default: where the API takes them, somebody means them.
+(TaintTolerationComparisonOperators) is off by default: where the API accepts them, they are intended.
 """
 
 from __future__ import annotations

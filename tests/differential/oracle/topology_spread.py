@@ -1,12 +1,12 @@
-"""PodTopologySpread, what it forbids. Sources: common.go and filtering.go in
+"""PodTopologySpread's filter. Sources: common.go and filtering.go in
 pkg/scheduler/framework/plugins/podtopologyspread.
 
-For each constraint with DoNotSchedule: the pods that match, in the node's domain, plus the pod itself where it
+For each constraint with DoNotSchedule: the matching pods in the node's domain, plus the pod itself where it
 matches, may exceed the emptiest domain by at most maxSkew.
 
-A selector that asks for nothing matches every pod, by the API's definition. kube-scheduler is of two minds: when it
-counts anew it passes such a selector over (countPodsMatchSelector), when it keeps counts up to date it does not
-(updateWithPod). Here the definition holds.
+An empty selector matches every pod, by the API's definition. kube-scheduler is inconsistent: a full count skips
+such a selector (countPodsMatchSelector), an incremental update does not (updateWithPod). Here the definition
+decides.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from __future__ import annotations
 from tests.differential.oracle.storage import claims_of, class_name, class_of, volume_of, volumes_of
 from tests.differential.oracle.world import Wire, World, named, namespace_of
 
-# In-tree volumes that CSI drivers serve: (field, what names the volume) -> driver, and the in-tree provisioner.
+# In-tree volumes that CSI drivers serve: (field, key of the volume's name) -> driver, and the in-tree
+# provisioner.
 _MIGRATED = {
     ("gcePersistentDisk", "pdName"): "pd.csi.storage.gke.io",
     ("awsElasticBlockStore", "volumeID"): "ebs.csi.aws.com",
@@ -23,7 +24,7 @@ _PROVISIONERS = {
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
 
-# (driver, handle): what tells attached volumes apart.
+# (driver, handle): the identity of an attached volume.
 Attached = set[tuple[str, str]]
 
 
@@ -53,7 +54,10 @@ def objection(world: World, pod: Wire, node: Wire) -> str:
 
 
 def _must_be_installed(world: World, driver: str) -> bool:
-    """The gate (VolumeLimitScaling) is off by default: where the API takes the field, somebody means it."""
+    """Return whether the driver must be installed.
+
+    The gate (VolumeLimitScaling) is off by default: where the API accepts the field, it is intended.
+    """
     found = named(world.csi_drivers, driver)
     return found is not None and bool((found.get("spec") or {}).get("preventPodSchedulingIfMissing"))
 
@@ -97,7 +101,7 @@ def _of_claim(world: World, claim: Wire, csi_node: Wire | None) -> tuple[str, st
             if csi_node is None:
                 return None
             driver = _PROVISIONERS[driver]
-        # A volume that does not exist yet is one more, the same for all who use the claim.
+        # A future volume counts as one, shared by all users of the claim.
         return (
             (driver, f"to be provisioned for {namespace_of(claim)}/{claim['metadata']['name']}") if driver else None
         )
@@ -110,7 +114,7 @@ def _of_claim(world: World, claim: Wire, csi_node: Wire | None) -> tuple[str, st
 
 
 def _attachments(world: World, node: str) -> Attached:
-    """What VolumeAttachments say: their volume must exist and be a CSI one."""
+    """Return the volumes of VolumeAttachments: each must exist and be a CSI one."""
     found: Attached = set()
     for entry in world.attachments:
         spec = entry["spec"]

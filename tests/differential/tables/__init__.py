@@ -1,1 +1,1 @@
-"""Cases of kube-scheduler's own tests, as facts: what is there, what comes, and what the plugin says to it."""
+"""Cases of kube-scheduler's own tests, as facts: existing objects, the new pod, and the plugin's result."""

@@ -4,18 +4,18 @@ A table begins with comments (#) that name its source. Then, a line each:
 
     case NAME                   begins a case; objects before the first case belong to every case
     node NAME key=value ...     a node with labels; then features
-    pod NAME on=NODE ns=SPACE key=value ...   a pod that is there; without on= it waits
-    new key=value ...           the pod that comes
+    pod NAME on=NODE ns=SPACE key=value ...   an existing pod; without on= it waits
+    new key=value ...           the new pod
     claim|volume|class|driver|csinode|attachment|namespace {...}   another object, as JSON
-    no NODE ...                 where the plugin keeps the new pod out; everywhere else it lets it in
-    scores NODE=NUMBER ...      what the plugin scores the nodes, normalised
+    no NODE ...                 nodes that the plugin rejects; it accepts all other nodes
+    scores NODE=NUMBER ...      the plugin's scores of the nodes, normalised
 
 Features follow the labels, each after " ; ":
 
     gone                        is being deleted
-    cordoned                    takes no new pods
+    cordoned                    accepts no new pods
     taint KEY=VALUE:EFFECT      (also KEY:EFFECT)
-    offers NAME=AMOUNT ...      allocatable (a node offers plenty where nothing is said)
+    offers NAME=AMOUNT ...      allocatable (by default a node offers plenty)
     asks NAME=AMOUNT ...        a container with requests; init-asks, sidecar-asks, level-asks, overhead likewise
     tolerates KEY=VALUE:EFFECT  (KEY? for Exists, KEY<N or KEY>N to compare; ":EFFECT" may be left out)
     selects KEY=VALUE ...       nodeSelector
@@ -73,7 +73,7 @@ def table(name: str) -> list[Case]:
 
 
 def one(text: str) -> Case:
-    """A single case, whose lines follow."""
+    """Parse a single case from its lines."""
     (case,) = read(f"case\n{text}", "the case")
     return case
 

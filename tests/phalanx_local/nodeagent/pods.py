@@ -1,4 +1,4 @@
-"""Short ways to say what a pod looks like in the API."""
+"""Short constructors of pods in the API."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pod(name: str = "p", **fields: Any) -> V1Pod:
 
 
 def deleted(original: V1Pod, grace: int = 30) -> V1Pod:
-    """The same pod after a DELETE."""
+    """Return the pod after a DELETE."""
     return edited(original, deletion_timestamp="2030-01-01T01:00:00Z", deletion_grace_period_seconds=grace)
 
 
@@ -62,6 +62,6 @@ def edited(original: V1Pod, **metadata: Any) -> V1Pod:
 
 
 def with_status(original: V1Pod, patch: dict[str, Any]) -> V1Pod:
-    """The same pod after a status patch was applied to one that had no such status before."""
+    """Return the pod after a status patch was applied to one without a status."""
     status = msgspec.convert({"phase": "Pending", **patch["status"]}, type(original.status))
     return msgspec.structs.replace(original, status=status)

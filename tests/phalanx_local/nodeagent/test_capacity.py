@@ -1,4 +1,4 @@
-"""A node takes what fits, refuses the rest in the kubelet's words, and never counts anything twice."""
+"""A node admits pods that fit, rejects other ones in the kubelet's words, and never counts a pod twice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_pod_costs_a_pod_slot() -> None:
     assert info.admit("c", PodCharge()) is None
 
 
-def test_a_node_that_shrank_keeps_its_pods_and_takes_only_what_needs_nothing_of_it() -> None:
+def test_shrunk_node_preserves_its_pods_and_admits_only_pods_without_its_requests() -> None:
     info = node()
     info.admit("a", ask(gpu=2))
     info.resize({"cpu": 4000, "pods": 10, GPU: 0})
@@ -72,14 +72,14 @@ def test_a_node_that_shrank_keeps_its_pods_and_takes_only_what_needs_nothing_of_
     assert info.check("b", ask(cpu=1000)) is None
 
 
-def test_a_pod_that_is_charged_anew_does_not_stand_in_its_own_way() -> None:
+def test_pod_charged_again_does_not_conflict_with_itself() -> None:
     info = node(pods=1)
     assert info.admit("a", ask(cpu=3000)) is None
     assert info.admit("a", ask(cpu=4000)) is None
     assert info.used("cpu") == 4000
 
 
-def test_what_ran_before_is_charged_whether_it_fits_or_not() -> None:
+def test_pod_that_ran_before_is_charged_also_where_it_does_not_fit() -> None:
     info = node()
     info.occupy("a", ask(cpu=9000))
     assert info.check("b", ask(cpu=1)) is not None
@@ -105,7 +105,7 @@ def test_a_pod_is_charged_its_requests_and_its_node_ports() -> None:
     assert charge == PodCharge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
 
 
-def test_a_pod_whose_requests_cannot_be_read_fits_nowhere() -> None:
+def test_pod_with_unreadable_requests_is_rejected() -> None:
     broken = container(resources={"requests": {"cpu": "much"}})
     rejection = node().check("a", charge_of(pod(containers=[broken])))
     assert rejection is not None
@@ -125,7 +125,7 @@ amount = st.dictionaries(st.sampled_from(["cpu", "memory", GPU]), st.integers(0,
 @pytest.mark.thorough
 @settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans(), amount)))
-def test_usage_is_the_sum_of_what_is_inside_and_never_above_the_offer(
+def test_usage_is_the_sum_of_the_pods_and_at_most_the_capacity(
     moves: list[tuple[str, bool, dict[str, int]]],
 ) -> None:
     offer = {"cpu": 6, "memory": 6, GPU: 6, "pods": 3}

@@ -67,7 +67,7 @@ async def test_volumes_become_files_and_none_is_written_beside_them(tmp_path: Pa
         ({"secretKeyRef": {"name": "keys", "key": "other"}}, "couldn't find key other in secret keys"),
     ],
 )
-async def test_what_is_not_there_yet_is_named_unless_it_is_optional(source: dict[str, Any], words: str) -> None:
+async def test_missing_object_is_named_unless_it_is_optional(source: dict[str, Any], words: str) -> None:
     for optional in (False, True):
         (kind, reference), *_ = source.items()
         made, container = pod({"env": [{"name": "A", "valueFrom": {kind: {**reference, "optional": optional}}}]})

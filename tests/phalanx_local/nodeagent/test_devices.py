@@ -20,7 +20,7 @@ def devices(text: str) -> Any:
     return parse_node_file(f"[{{name: n0, allocatable: {{cpu: 8}}, devices: {text}}}]", "nodes.yaml")
 
 
-def test_attributes_have_the_type_of_what_is_written() -> None:
+def test_attributes_have_the_type_of_their_text() -> None:
     found = devices("[{driver: d.example.com, attributes: {a: x, b: 1, c: true, v: {version: 1.2.3}}}]")
     (offer,) = found.nodes["n0"].devices
     assert offer.attributes == {
@@ -57,7 +57,7 @@ def test_the_example_of_the_documentation_is_read() -> None:
 
 
 @pytest.mark.e2e
-async def test_slices_follow_the_file_and_go_with_the_node(world: World) -> None:
+async def test_slices_follow_the_file_and_are_deleted_with_the_node(world: World) -> None:
     await world.start(NODE % (2, ", attributes: {model: A100}, capacity: {memory: 40Gi}"))
     first = await world.until(f"{SLICES}/n0-gpu.example.com", lambda item: item is not None)
     assert first["spec"] == {

@@ -22,8 +22,8 @@ NODES = "[{name: n0, allocatable: {cpu: 8, memory: 16Gi}}, {name: n1, allocatabl
 
 COMMAND = [sys.executable, "-m", "phalanx.cli", "node-agent"]
 
-# What every member of the gang runs: rank 0 listens on its own address, all others find it in the hosts file, and
-# nobody passes before all have come.
+# The program of every member: rank 0 listens on its own address, every other rank reads it from the hosts
+# file, and all wait until the gang is complete.
 BARRIER = """
 import os, socket, time
 rank, size = int(os.environ["RANK"]), int(os.environ["SIZE"])
@@ -67,7 +67,7 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # An orphan that nobody has collected yet is dead all the same.
+    # An orphan that is not reaped yet is dead nevertheless.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
@@ -127,7 +127,7 @@ async def test_a_process_knows_its_pod_and_its_volumes(world: World) -> None:
     assert await log(world, "a", "?container=writer") == "a world world\n"
 
 
-async def test_exit_codes_are_told(world: World) -> None:
+async def test_exit_codes_are_published(world: World) -> None:
     await world.start(NODES, execute=True)
     await world.create(manifest("a", containers=script("exit 7")))
     await world.create(manifest("b", containers=script("kill -9 $$$$")))

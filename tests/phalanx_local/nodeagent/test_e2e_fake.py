@@ -29,7 +29,7 @@ def gpus(count: int) -> list[dict[str, Any]]:
     return [container(resources={"requests": amounts, "limits": amounts})]
 
 
-async def test_the_nodes_of_the_file_stand_ready_with_a_lease(world: World) -> None:
+async def test_nodes_of_the_file_are_ready_and_have_a_lease(world: World) -> None:
     await world.start(
         "[{name: n0, allocatable: {cpu: 8}, labels: {zone: a}, taints: [{key: gpu, effect: NoSchedule}]}]"
     )
@@ -56,7 +56,7 @@ async def test_a_pod_runs_and_succeeds(world: World) -> None:
     assert done["status"]["podIP"] == running["status"]["podIP"]
 
 
-async def test_what_does_not_fit_is_refused_with_an_event(world: World) -> None:
+async def test_pod_that_does_not_fit_is_rejected_with_an_event(world: World) -> None:
     await world.start(ONE)
     await world.create(manifest("a", containers=gpus(3)))
     await world.until_phase("a", "Running")
@@ -69,7 +69,7 @@ async def test_what_does_not_fit_is_refused_with_an_event(world: World) -> None:
     )
 
 
-async def test_a_deleted_pod_goes_after_its_end_is_told(world: World) -> None:
+async def test_deleted_pod_is_removed_after_its_end_is_published(world: World) -> None:
     await world.start(ONE)
     await world.create(manifest("a", containers=gpus(4)))
     await world.until_phase("a", "Running")
@@ -95,7 +95,7 @@ async def test_the_file_is_followed_while_the_agent_runs(world: World) -> None:
         assert condition(drained, "DisruptionTarget") == "True"
 
 
-async def test_a_grown_node_takes_at_once_what_it_refused_before(world: World) -> None:
+async def test_grown_node_admits_at_once_a_pod_that_it_rejected_before(world: World) -> None:
     await world.start(ONE)
     world.write_nodes(ONE.replace("gpu: 4", "gpu: 8"))
     await world.until(f"{NODES}/n0", lambda node: node["status"]["allocatable"]["nvidia.com/gpu"] == "8")
@@ -111,7 +111,7 @@ async def test_mistakes_in_the_file_remove_no_node(world: World, caplog: pytest.
     async with asyncio.timeout(PATIENCE):
         while "the nodes stay as they are" not in caplog.text:  # noqa: ASYNC110 - the state is the agent's
             await asyncio.sleep(0.005)
-    # The file without a mistake removes n1; what the files before would have removed would be gone by then.
+    # The corrected file removes n1; removals of earlier files would be visible by then.
     world.write_nodes(ONE.replace("]", ", {name: n9, allocatable: {cpu: 1}}]"))
     await world.until_gone(f"{NODES}/n1")
     nodes = await world.client.list_all(NODES)
@@ -123,7 +123,7 @@ async def test_a_file_that_cannot_be_read_stops_the_start(world: World) -> None:
         await world.start("{")
 
 
-async def test_marked_nodes_are_taken_on_and_others_left_alone(world: World) -> None:
+async def test_marked_nodes_are_adopted_and_unmarked_ones_ignored(world: World) -> None:
     await world.start(None)
 
     def node(name: str, **notes: str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ async def test_a_new_agent_takes_over_without_losing_anything(world: World) -> N
     assert after["status"] == before["status"]
 
 
-async def test_refused_and_lost_writes_are_repeated_until_the_truth_is_told(world: World) -> None:
+async def test_refused_and_lost_status_writes_are_retried_until_they_succeed(world: World) -> None:
     await world.start(ONE)
     world.server.faults.answer("PATCH", r"/pods/a/status$", 500, times=2)
     world.server.faults.answer("PATCH", r"/pods/b/status$", 429, times=1)
@@ -202,7 +202,7 @@ async def test_broken_watches_lose_nothing(world: World) -> None:
     await world.until_gone(f"{PODS}/a")
 
 
-async def test_a_node_that_somebody_deletes_is_not_made_again(world: World) -> None:
+async def test_node_deleted_by_a_user_is_not_recreated(world: World) -> None:
     await world.start(TWO)
     await world.client.delete(f"{NODES}/n0")
     await world.create(manifest("late", node="n1"))
@@ -222,7 +222,7 @@ async def test_the_not_ready_taint_of_a_silent_kubelet_is_taken_away_and_no_othe
     await world.until(f"{NODES}/n0", lambda node: [taint["key"] for taint in node["spec"]["taints"]] == ["keep"])
 
 
-async def test_a_node_that_somebody_calls_unready_is_ready_again(world: World) -> None:
+async def test_node_marked_unready_by_a_user_becomes_ready_again(world: World) -> None:
     await world.start(ONE)
     lost = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
     await world.patch(f"{NODES}/n0/status", lost, PatchType.STRATEGIC)
@@ -274,7 +274,7 @@ async def test_the_log_of_a_finished_pod_can_still_be_read(world: World) -> None
     assert "ends with exit code 2" in await world.kubectl("logs", "a")
 
 
-async def test_each_node_has_an_address_and_tells_it_of_its_pods(world: World) -> None:
+async def test_each_node_has_an_address_that_its_pods_report(world: World) -> None:
     agent = await world.start(TWO)
     await world.create(manifest("a", hostNetwork=True))
     await world.create(manifest("b", node="n1"))
@@ -356,7 +356,7 @@ JOB = {
 
 @needs_kubectl
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
-async def test_kubectl_deletes_a_job_and_a_namespace_whose_pods_run(world: World, cascade: str) -> None:
+async def test_kubectl_deletes_a_job_and_a_namespace_with_running_pods(world: World, cascade: str) -> None:
     await world.start(ONE)
     await world.kubectl("create", "namespace", "team")
     for namespace in ("default", "team"):

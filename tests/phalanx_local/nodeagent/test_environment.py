@@ -1,4 +1,4 @@
-"""What a process is told: variables, the downward API, its command line, its neighbours."""
+"""Environment of a process: variables, the downward API, its command line, its peers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_references_are_replaced_as_kubernetes_does(text: str, expanded: str) ->
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 
-def test_a_variable_sees_those_before_it() -> None:
+def test_variable_can_refer_to_earlier_ones() -> None:
     own = spec(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2$(C)"}, {"name": "C", "value": "3"}])
     assert build_environment(facts(), own, {"PATH": "/bin"}) == {"PATH": "/bin", "A": "1", "B": "12$(C)", "C": "3"}
 

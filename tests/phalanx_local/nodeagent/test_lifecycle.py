@@ -1,4 +1,4 @@
-"""A pod's life on a virtual clock: what the API is told, and when."""
+"""A pod's life on a virtual clock: published states and their times."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def only(state: dict[str, Any]) -> str:
     return str(key)
 
 
-def test_it_runs_at_once_and_for_ever() -> None:
+def test_pod_without_a_run_time_runs_at_once_and_forever() -> None:
     world = World(pod(policy="Always")).run(100_000)
     assert world.phases == [(0, "Running")]
     assert world.last["podIP"] == "10.128.0.9"
@@ -101,7 +101,7 @@ def test_it_runs_at_once_and_for_ever() -> None:
     assert only(world.state()) == "running"
 
 
-def test_it_succeeds_after_its_run_time() -> None:
+def test_pod_succeeds_after_its_run_time() -> None:
     world = World(pod(notes={"run-seconds": "30"})).run(100)
     assert world.phases == [(0, "Running"), (30, "Succeeded")]
     ended = world.state()["terminated"]
@@ -110,7 +110,7 @@ def test_it_succeeds_after_its_run_time() -> None:
     assert world.condition("Ready") == "False"
 
 
-def test_it_fails_with_its_exit_code() -> None:
+def test_pod_fails_with_its_exit_code() -> None:
     world = World(pod(notes={"run-seconds": "5", "exit-code": "3"})).run(100)
     assert world.phases == [(0, "Running"), (5, "Failed")]
     assert world.state()["terminated"]["exitCode"] == 3
@@ -214,7 +214,7 @@ def test_a_drain_fails_the_pod_without_blame() -> None:
     assert world.condition("DisruptionTarget") == "True"
 
 
-def test_a_terminal_phase_that_somebody_else_wrote_stands() -> None:
+def test_terminal_phase_written_by_another_client_is_preserved() -> None:
     subject = pod(policy="Always")
     world = World(subject).run(5).observe(with_status(subject, {"status": {"phase": "Failed"}})).run(5)
     assert world.life.finished
@@ -277,19 +277,19 @@ def test_an_edit_of_the_run_time_counts_while_the_pod_runs() -> None:
 
 
 def resumed(world: World, after: float, subject: V1Pod, **options: Any) -> World:
-    """The world of a new agent that sees what the old one wrote last, `after` seconds later."""
+    """Return the world of a new agent that reads the last writes of the old one, `after` seconds later."""
     seen = with_status(subject, {"status": world.last})
     return World(seen, resume=True, at=world.now + after, **options)
 
 
-def test_a_restarted_agent_goes_on_where_the_pod_is() -> None:
+def test_restarted_agent_continues_from_the_state_of_the_pod() -> None:
     subject = pod(notes={"run-seconds": "30"})
     second = resumed(World(subject).run(10), 5, subject)
     assert second.writes == []
     assert second.run(100).phases == [(30, "Succeeded")]
 
 
-def test_what_ended_while_no_agent_looked_is_reported_late_but_truly() -> None:
+def test_pod_that_ended_during_downtime_is_reported_late_with_its_true_end() -> None:
     subject = pod(notes={"run-seconds": "30"})
     second = resumed(World(subject).run(10), 500, subject)
     assert second.state()["terminated"]["finishedAt"] == "2030-03-17T17:47:10Z"
@@ -326,7 +326,7 @@ def test_processes_that_died_with_their_agent_count_as_killed() -> None:
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
 
 
-def test_a_service_whose_process_died_with_its_agent_is_started_again() -> None:
+def test_service_whose_process_died_with_its_agent_is_restarted() -> None:
     subject = pod(policy="Always")
     second = resumed(World(subject, fake=False).started(), 5, subject, fake=False).run(60)
     assert second.commands == [StartContainer("main", 1)]

@@ -76,7 +76,7 @@ def fake_log(
     return FakeLogs(lambda uid: False).log(msgspec.convert(body, V1Pod), "main", previous=previous).decode()
 
 
-def test_a_pretended_log_tells_what_the_status_tells() -> None:
+def test_fake_log_matches_the_status() -> None:
     log = fake_log({"running": {"startedAt": STARTED}})
     assert log == f"{STARTED} container main of default/a pretends to run example/image on node n0\nhello\n"
     ended = {"terminated": {"exitCode": 3, "startedAt": STARTED, "finishedAt": "2030-01-01T00:00:09Z"}}
@@ -135,14 +135,14 @@ async def test_logs_are_served_in_the_clear_and_over_tls_on_one_port(server: Log
         ("default/a/main?timestamps=true", 400, "timestamps: "),
     ],
 )
-async def test_what_cannot_be_served_is_explained(server: LogServer, path: str, status: int, says: str) -> None:
+async def test_unservable_request_is_explained(server: LogServer, path: str, status: int, says: str) -> None:
     url = f"http://127.0.0.1:{server.port}/containerLogs/{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         assert answer.status == status
         assert says in await answer.text()
 
 
-async def test_a_caller_who_says_nothing_disturbs_nobody(server: LogServer) -> None:
+async def test_silent_client_does_not_disturb_other_requests(server: LogServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port)):
         async with (
             aiohttp.ClientSession() as session,

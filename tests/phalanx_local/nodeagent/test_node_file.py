@@ -1,4 +1,4 @@
-"""The nodes file: what it may say, and how it says what is wrong."""
+"""The nodes file: its fields, and messages about mistakes."""
 
 from __future__ import annotations
 

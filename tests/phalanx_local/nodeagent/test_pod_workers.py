@@ -1,4 +1,4 @@
-"""Many pods on the nodes of one agent: admission, restarts, unconfirmed, drains, and what is written."""
+"""Many pods on the nodes of one agent: admission, restarts, unconfirmed pods, drains, and status writes."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_steady_cluster_writes_nothing() -> None:
     assert cluster.history == before
 
 
-def test_what_does_not_fit_fails_and_what_fits_runs() -> None:
+def test_pod_that_does_not_fit_fails_and_one_that_fits_runs() -> None:
     cluster = Cluster("n0", "n1")
     first = cluster.create("a", containers=wants(gpu="3"))
     second = cluster.create("b", containers=wants(gpu="2"))
@@ -179,7 +179,7 @@ def test_what_does_not_fit_fails_and_what_fits_runs() -> None:
     assert cluster.objects[second]["status"]["reason"] == "OutOfnvidia.com/gpu"
 
 
-def test_the_room_of_an_ended_pod_is_free_as_soon_as_its_end_is_told() -> None:
+def test_room_of_an_ended_pod_is_free_once_its_end_is_published() -> None:
     cluster = Cluster("n0")
     cluster.create("a", containers=wants(gpu="4"), notes={"run-seconds": "5"})
     cluster.run(6)
@@ -203,7 +203,7 @@ def test_a_terminating_pod_keeps_its_room_until_it_has_ended() -> None:
     assert old not in cluster.objects
 
 
-def test_deletion_tells_the_end_first_and_deletes_then() -> None:
+def test_deletion_publishes_the_end_before_the_pod_is_removed() -> None:
     cluster = Cluster("n0")
     uid = cluster.create("a")
     cluster.run(3)
@@ -290,18 +290,18 @@ def test_an_annotation_that_cannot_be_followed_fails_its_pod_only() -> None:
 # Doubts
 
 
-def test_a_stale_view_of_other_pods_refuses_nobody() -> None:
+def test_outdated_view_of_other_pods_rejects_no_pod() -> None:
     cluster = Cluster("n0")
     old = cluster.create("a", containers=wants(gpu="4"))
     cluster.settle()
-    del cluster.objects[old]  # deleted by force; the watch has not told us yet
+    del cluster.objects[old]  # deleted by force; the watch has not reported it yet
     new = cluster.create("b", containers=wants(gpu="4"))
     cluster.settle()
     assert cluster.phase(new) == "Running"
     assert cluster.forgotten == [old]
 
 
-def test_a_stale_view_of_the_node_refuses_nobody() -> None:
+def test_outdated_view_of_the_node_rejects_no_pod() -> None:
     cluster = Cluster("n0")
     cluster.offer = OFFER | {"nvidia.com/gpu": 8}  # grown; the watch of nodes lags behind that of pods
     uid = cluster.create("a", containers=wants(gpu="6"))
@@ -309,7 +309,7 @@ def test_a_stale_view_of_the_node_refuses_nobody() -> None:
     assert cluster.phase(uid) == "Running"
 
 
-def test_what_comes_while_the_api_is_asked_is_neither_lost_nor_forgotten() -> None:
+def test_pod_that_arrives_during_a_check_is_neither_lost_nor_forgotten() -> None:
     cluster = Cluster("n0")
     first = cluster.create("a", containers=wants(gpu="8"))
     query = cluster.set.query_node("n0")
@@ -321,7 +321,7 @@ def test_what_comes_while_the_api_is_asked_is_neither_lost_nor_forgotten() -> No
     assert phases == ["Failed", "Running", "Failed"]
 
 
-def test_a_doubtful_pod_that_is_deleted_meanwhile_is_not_judged() -> None:
+def test_unconfirmed_pod_deleted_during_the_check_is_not_rejected() -> None:
     cluster = Cluster("n0")
     uid = cluster.create("a", containers=wants(gpu="8"))
     cluster.vanish(uid)
@@ -332,7 +332,7 @@ def test_a_doubtful_pod_that_is_deleted_meanwhile_is_not_judged() -> None:
 # Nodes that come and go
 
 
-def test_pods_of_nodes_that_nobody_tends_are_left_alone_and_announced_when_the_node_comes() -> None:
+def test_pods_of_unmanaged_nodes_wait_and_are_started_when_the_node_is_added() -> None:
     cluster = Cluster()
     uid = cluster.create("a", node="late")
     cluster.settle()
@@ -450,7 +450,7 @@ def test_a_resize_that_is_taken_back_waits_no_longer() -> None:
     assert cluster.set.node_info("n0").used("cpu") == 2000
 
 
-def test_a_new_agent_keeps_what_was_given_and_carries_the_resize_out() -> None:
+def test_restarted_agent_preserves_allocations_and_finishes_the_resize() -> None:
     first = Resizing()
     first.resize("5")
     second = Cluster("n0", synced=False)
@@ -472,12 +472,12 @@ def test_a_pod_with_claims_starts_when_they_are_prepared() -> None:
     cluster.settle()
     assert cluster.claimants == [uid]
     assert cluster.phase(uid) == "Pending"
-    assert cluster.objects[uid]["status"].get("containerStatuses") is None  # nothing to tell while it is asked
+    assert cluster.objects[uid]["status"].get("containerStatuses") is None  # no status to publish during the check
     assert cluster.set.unprepared(uid, cluster.now)
     cluster.settle()
     waiting = cluster.objects[uid]["status"]["containerStatuses"][0]["state"]["waiting"]
     assert waiting["reason"] == "ContainerCreating"
-    assert not cluster.set.unprepared(uid, cluster.now)  # it is told once
+    assert not cluster.set.unprepared(uid, cluster.now)  # published once
     cluster.set.prepared(uid, cluster.now)
     cluster.settle()
     assert cluster.phase(uid) == "Running"
@@ -492,7 +492,7 @@ def test_a_pod_that_waits_for_its_claims_can_be_deleted() -> None:
     assert uid not in cluster.objects
 
 
-def test_what_runs_is_not_asked_for_its_claims_again() -> None:
+def test_claims_of_a_running_pod_are_not_checked_again() -> None:
     cluster = Cluster("n0")
     uid = cluster.create("a", **CLAIM)
     cluster.set.prepared(uid, cluster.now)
@@ -519,7 +519,7 @@ def test_devices_of_a_claim_are_not_amounts_of_the_node() -> None:
     assert cluster.phase(uid) == "Running"
 
 
-def test_a_missing_image_is_told_as_a_kubelet_tells_it() -> None:
+def test_missing_image_is_reported_in_the_words_of_a_kubelet() -> None:
     cluster = Cluster("n0", images=Images(("registry.invalid/*",)))
     uid = cluster.create("a", containers=[container(image="registry.invalid/x:1"), container("other")])
 

@@ -1,4 +1,6 @@
-"""Whatever happens to pods and agent: no node is overcommitted, no address shared, nothing lost, then silence."""
+"""For all events of pods and agent: no node is overcommitted, no address shared, no pod lost, and then no more
+writes.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def test_invariants(moves: list[tuple[str, Any]]) -> None:
     cluster.run(200)
     check(cluster)
     for body in cluster.objects.values():
-        # What was deleted is gone; what was to end has ended.
+        # Deleted pods are removed; pods with a run time have ended.
         assert "deletionTimestamp" not in body["metadata"]
         if (
             body["spec"]["restartPolicy"] == "Never"

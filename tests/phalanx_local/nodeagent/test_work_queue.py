@@ -50,7 +50,7 @@ async def test_news_about_a_busy_key_is_worked_on_afterwards_and_never_at_once()
     assert calls == {"a": 2, "b": 1}
 
 
-async def test_no_more_than_the_limit_at_once() -> None:
+async def test_running_tasks_never_exceed_the_limit() -> None:
     now, most = 0, 0
 
     async def work(key: str) -> None:

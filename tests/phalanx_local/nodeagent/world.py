@@ -1,4 +1,4 @@
-"""An embedded API server with a node agent beside it, and short ways to ask what became of things."""
+"""An embedded API server with a node agent beside it, and short queries of its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
 from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 from phalanx_local.server import ApiServer
 
-# Most of what is waited for takes a fraction of a second; on a busy machine it may be much longer.
+# Most waits end in a fraction of a second; a busy machine needs much longer.
 PATIENCE = 60.0
 _POLL = 0.02
 PODS = "/api/v1/namespaces/default/pods"
