@@ -12,9 +12,9 @@ from tests.pictures.world import SeededCluster
 # name of the picture -> (view, words to wait for, colours, maximum height: the end of a card, in pixels)
 VIEWS = {
     "overview-dark": ("/", "All evictions", "dark", 1000),
-    "gang-dark": ("/gangs/vision/detr-large", "What would help", "dark", 752),
+    "gang-dark": ("/gangs/vision/detr-large", "Why it waits", "dark", 752),
     "overview-light": ("/", "All evictions", "light", 1000),
-    "gang-light": ("/gangs/vision/detr-large", "What would help", "light", 752),
+    "gang-light": ("/gangs/vision/detr-large", "Why it waits", "light", 752),
     "gangs-light": ("/gangs", "asr-sweep", "light", 1000),
     "queues-light": ("/queues?open=vision", "First waiting", "light", 975),
     "nodes-light": ("/nodes", "12 nodes", "light", 1000),
@@ -43,7 +43,7 @@ async def photograph(world: SeededCluster, directory: Path) -> list[Path]:
         origin = world.cluster.dashboard_address.partition("/#")[0]
         # The last gang has its verdict once the page has rehearsed the current state.
         await tab.goto(f"{origin}/#/gangs/speech/asr-sweep")
-        await tab.get_by_text("What would help").wait_for()
+        await tab.get_by_text("Fix", exact=True).wait_for()
         # The charts have a sample every ten seconds; with a minute of them they can be read.
         await asyncio.sleep(_HISTORY_SECONDS)
         for name, (view, words, colours, highest) in VIEWS.items():
