@@ -82,7 +82,7 @@ class SuspendedWorld:
     # -- the Job controller, and the scheduler that evicts ------------------------------------------------------
 
     def make_pods(self, count: int = 4, node: str = "n") -> None:
-        """Create the pods of the job `j` and delete surplus ones; new pods are on `node`, or pending without one."""
+        """Create the pods of job `j`, on `node` or pending without one, and delete surplus ones."""
         for pod in self.api.all(PODS):
             if self.suspended() or "deletionTimestamp" in pod["metadata"]:
                 self.api.erase(PODS, pod["metadata"]["name"])

@@ -216,7 +216,7 @@ async def test_caller_with_the_right_to_list_pods_gets_their_gangs_also_by_comma
     assert (code, set(listed.splitlines())) == (0, {"podgroup/pair", "pod/large"})
     plain = inside.base.replace("https", "http").replace("127.0.0.1", "198.51.100.1")
     code, refusal = await command("jobs", "--scheduler", plain, "--kubeconfig", world.cluster.kubeconfig)
-    assert (code, "sent unencrypted" in refusal) == (2, True)
+    assert (code, "send your token unencrypted" in refusal) == (2, True)
 
 
 async def test_every_metric_is_served_as_it_is_declared(world: World, inside: Inside) -> None:

@@ -158,7 +158,7 @@ async def test_suspend_of_a_suspended_or_ended_job_prints_its_state_and_creates_
     await phase(world, "train", "Completed")
     for order in ("suspend", "resume", "restart"):
         code, output = await run(world, "job", order, "train")
-        assert (code, "train is Completed" in output) == (1, True), output
+        assert (code, "it is Completed" in output) == (1, True), output
     assert not await world.list(COMMANDS)
 
 
@@ -221,7 +221,7 @@ async def test_wait_reports_a_timeout_and_a_deleted_job(world: World) -> None:
     await waiting.says("Pending")
     await world.delete(VOLCANO_JOBS, "train")
     assert await waiting.ends() == 1
-    assert "is gone, not completed" in waiting.output
+    assert "was deleted, not completed" in waiting.output
     assert (await run(world, "job", "wait", "train", "--for", "deleted"))[0] == 0
 
 

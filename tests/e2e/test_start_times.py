@@ -56,7 +56,7 @@ async def test_every_waiting_gang_gets_a_start_time_or_the_reason_for_none(world
     assert code == 0
     assert table.splitlines()[0].split()[:3] == ["NAME", "KIND", "QUEUE"]
     code, refused = await run(world, "jobs", "--start", "--state", "Running")
-    assert (code, "--start goes with" in refused) == (2, True)
+    assert (code, "--start works with" in refused) == (2, True)
 
 
 @pytest.mark.feature("start-reservations")

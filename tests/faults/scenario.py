@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, Self
 
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.verdict_condition import LAST_VERDICT
 from tests.e2e.test_accounts import GROUP, QUEUE, QUEUE_NAME, made
 from tests.e2e.test_crashes import GROUPS
 from tests.e2e.test_interruptions import GROUPS as GENERATED_GROUPS
@@ -76,6 +77,14 @@ class Scenario:
         marks = {"pod-group/name": "nowhere", "pod-group/min-available": "2"}
         await self.gang("nowhere", 2, labels=marks, nodeSelector={"pool": "y"})
         await self.until(sigs=3, koordinator=2, pool=2, nowhere=0)
+        # A gang that would fit on empty nodes only: its queue requests at least its share at every moment.
+        marks = {"pod-group/name": "apart", "pod-group/min-available": "2"}
+        term = {
+            "labelSelector": {"matchExpressions": [{"key": "story", "operator": "Exists"}]},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        await self.gang("apart", 2, labels=marks, affinity=apart)
         # Gangs that end soon get none.
         await self._have_groups("koordinator", "pool", "nowhere")
 
@@ -245,7 +254,12 @@ def _timeless(status: Any) -> Any:
             if value and not key.endswith(("Time", "transitionID"))
         }
     if isinstance(status, list):
-        # Whether a waiting condition was ever published depends on timing.
-        kept = (each for each in status if each.get("type") != "Unschedulable" or each.get("status") != "False")
+        # Whether a waiting condition was ever published, and with which nodes, depends on timing.
+        kept = (
+            each
+            for each in status
+            if each.get("type") != LAST_VERDICT
+            and (each.get("type") != "Unschedulable" or each.get("status") != "False")
+        )
         return sorted(map(_timeless, kept), key=str)
     return status

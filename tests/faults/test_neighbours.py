@@ -212,7 +212,7 @@ async def test_extender_that_hangs_delays_only_pods_that_need_it(
     if ignorable:
         await world.until_bound("s-0", "s-1")
     else:
-        await world.until_held("s-0", "s-1", words="extender could not be asked about")
+        await world.until_held("s-0", "s-1", words="could not be checked by the extender")
     await world.settled(scheduler, quiet=1.0)
     assert asked <= 2
     extender.close()
