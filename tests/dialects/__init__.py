@@ -1,1 +1,1 @@
-"""The dialects, specified."""
+"""Tests of the dialects."""

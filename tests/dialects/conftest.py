@@ -1,4 +1,4 @@
-"""What holds of all enrichers, looked at wherever one is asked."""
+"""Checks of all enrichers in every test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.model.pod import Pod
 
 @pytest.fixture(autouse=True)
 def who_is_idle_changes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An enricher that says it is idle is not asked: it must have nothing to say."""
+    """An idle enricher is not called: it must have no effect."""
     asked = PodEnrichers.enriched
 
     def enriched(self: PodEnrichers, spec: Pod, gang: Gang | None) -> Pod:

@@ -1,4 +1,4 @@
-"""Kubernetes objects as short as a sentence."""
+"""Short builders of Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def sidecar(name: str = "sidecar", **requests: Any) -> dict[str, Any]:
 
 
 def resource(word: str) -> str:
-    """Keyword arguments cannot hold the names of all resources."""
+    """Keyword arguments cannot spell the names of all resources."""
     return {"gpu": "nvidia.com/gpu", "ephemeral": "ephemeral-storage", "huge": "hugepages-2Mi"}.get(word, word)
 
 
@@ -141,7 +141,7 @@ def group(
 
 
 def queue(name: str = "q", **details: Any) -> dict[str, Any]:
-    """Queues stand in no namespace."""
+    """Queues have no namespace."""
     return group(name, namespace="", **details)
 
 

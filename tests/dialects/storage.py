@@ -1,4 +1,4 @@
-"""Storage objects as short as a sentence."""
+"""Short builders of storage objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def claim(
     deleting: bool = False,
     **spec: Any,
 ) -> Document:
-    """`volume` makes it bound, `node` is where it is being provisioned, `owner` the uid of its pod."""
+    """Build a claim: `volume` makes it bound, `node` is the selected node, `owner` the uid of its pod."""
     annotations = {"volume.kubernetes.io/selected-node": node} if node else {}
     if volume:
         annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -63,7 +63,9 @@ def volume(
     phase: str = "",
     **spec: Any,
 ) -> Document:
-    """`node` or `zone` is from where it is in reach; `claimed` is the name of the claim that it is reserved for."""
+    """Build a volume: `node` or `zone` restricts its access; `claimed` is the name of the claim that it is reserved
+    for.
+    """
     for key, value in (("kubernetes.io/hostname", node), ("topology.kubernetes.io/zone", zone)):
         if value:
             term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}

@@ -1,4 +1,4 @@
-"""Objects that want the same place, accounts that nobody wrote down, and what users are told."""
+"""Competing account objects, built-in accounts, and notices to users."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def koordinator(name: str, namespaces: str = "", *, created: int = EPOCH, **labe
 # One object and its account
 
 
-def test_an_account_comes_changes_and_goes_with_its_object() -> None:
+def test_account_is_created_changed_and_deleted_with_its_object() -> None:
     door = intake()
     assert the_account(door.account(VOLCANO_QUEUE, queue(weight=2))).weight == 2
     assert door.account(VOLCANO_QUEUE, queue(weight=2)) == []
@@ -77,7 +77,7 @@ def test_an_account_comes_changes_and_goes_with_its_object() -> None:
     assert door.account_removed(VOLCANO_QUEUE, "", "q") == []
 
 
-def test_a_status_is_no_news_but_is_known() -> None:
+def test_status_change_is_recorded_without_an_event() -> None:
     door = intake()
     door.account(QUOTA, quota(min={"cpu": 1}))
     assert door.account(QUOTA, quota(min={"cpu": 1}, status={"used": {"cpu": "1"}})) == []
@@ -88,13 +88,13 @@ def test_a_status_is_no_news_but_is_known() -> None:
     assert door.account_object(Q) is None
 
 
-def test_the_state_in_a_status_is_news() -> None:
+def test_state_in_a_status_is_an_event() -> None:
     door = intake()
     door.account(VOLCANO_QUEUE, queue())
     assert the_account(door.account(VOLCANO_QUEUE, queue(status={"state": "Closed"}))).state == "Closed"
 
 
-def test_a_kind_that_is_no_longer_served_takes_its_accounts_away() -> None:
+def test_kind_that_is_no_longer_served_deletes_its_accounts() -> None:
     door = intake()
     door.account(VOLCANO_QUEUE, queue("b"))
     door.account(VOLCANO_QUEUE, queue("a"))
@@ -103,7 +103,7 @@ def test_a_kind_that_is_no_longer_served_takes_its_accounts_away() -> None:
     assert gone == [AccountRemoved(AccountKey(Tree.QUEUE, name)) for name in ("a", "b")]
 
 
-def test_an_object_that_cannot_be_decoded_keeps_its_account_and_closes_it() -> None:
+def test_undecodable_object_keeps_its_account_and_closes_it() -> None:
     door = intake()
     door.account(VOLCANO_QUEUE, queue(weight=5))
     broken = the_account(door.malformed_account(VOLCANO_QUEUE, "", "q", "u", "odd bytes"))
@@ -113,7 +113,7 @@ def test_an_object_that_cannot_be_decoded_keeps_its_account_and_closes_it() -> N
     assert the_account(door.account(VOLCANO_QUEUE, queue(weight=5))).problem is None
 
 
-def test_one_that_never_could_be_decoded_is_taken_for_what_its_kind_mostly_is() -> None:
+def test_object_that_was_never_decodable_gets_the_usual_account_of_its_kind() -> None:
     door = intake()
     assert the_account(door.malformed_account(VOLCANO_QUEUE, "", "q", "u", "odd")).key == Q
     assert the_account(door.malformed_account(SIGS_QUOTA, "team-a", "x", "u", "odd")).key == TEAM_A
@@ -128,7 +128,7 @@ def test_one_that_never_could_be_decoded_is_taken_for_what_its_kind_mostly_is() 
 # Two objects, one place
 
 
-def test_volcanos_queue_holds_against_kube_batchs() -> None:
+def test_volcano_queue_takes_precedence_over_a_kube_batch_queue() -> None:
     door = intake()
     door.account(KUBE_BATCH_LAST_QUEUE, queue(weight=3))
     assert the_account(door.account(KUBE_BATCH_QUEUE, queue(weight=2))).weight == 2
@@ -142,7 +142,7 @@ def test_volcanos_queue_holds_against_kube_batchs() -> None:
     assert the_account(door.account_removed(VOLCANO_QUEUE, "", "q")).weight == 2
 
 
-def test_the_oldest_quota_of_a_namespace_holds_then_the_one_whose_name_comes_first() -> None:
+def test_oldest_quota_of_a_namespace_applies_and_ties_use_the_name() -> None:
     door = intake()
     door.account(QUOTA, quota("b", created=EPOCH + 1, min={"cpu": 1}))
     assert the_account(door.account(SIGS_QUOTA, quota("c", min={"cpu": 2}))).deserved == (("cpu", 2000),)
@@ -156,7 +156,7 @@ def test_the_oldest_quota_of_a_namespace_holds_then_the_one_whose_name_comes_fir
     assert door.drain_warnings() == []
 
 
-def test_of_two_trees_the_older_one_holds_as_a_whole() -> None:
+def test_older_of_two_trees_applies_as_a_whole() -> None:
     door = intake()
     door.account(QUOTA_TREE, quota_tree({"name": "old"}, "a", created=EPOCH))
     assert door.account(QUOTA_TREE, quota_tree({"name": "new"}, "b", created=EPOCH + 1)) == []
@@ -166,13 +166,13 @@ def test_of_two_trees_the_older_one_holds_as_a_whole() -> None:
     assert AccountRemoved(AccountKey(Tree.ACK, "old")) in events
 
 
-def test_a_tree_in_kube_system_holds_against_an_older_one_elsewhere() -> None:
+def test_tree_in_kube_system_takes_precedence_over_an_older_one() -> None:
     door = intake()
     door.account(QUOTA_TREE, quota_tree({"name": "stray"}, namespace="team-a", created=EPOCH - 9))
     assert accounts(door.account(QUOTA_TREE, quota_tree({"name": "root"}))).keys() == {"root"}
 
 
-def test_a_namespace_may_have_a_flat_quota_and_one_of_koordinators() -> None:
+def test_namespace_can_have_a_flat_quota_and_a_koordinator_quota() -> None:
     door = intake()
     door.account(QUOTA, quota())
     door.account(SIGS_QUOTA, quota(labels={KO + "is-parent": "false"}))
@@ -180,7 +180,7 @@ def test_a_namespace_may_have_a_flat_quota_and_one_of_koordinators() -> None:
     assert door.drain_warnings() == []
 
 
-def test_a_quota_that_becomes_koordinators_leaves_its_namespace() -> None:
+def test_quota_that_becomes_a_koordinator_quota_leaves_its_namespace() -> None:
     door = intake()
     door.account(SIGS_QUOTA, quota())
     events = door.account(SIGS_QUOTA, quota(labels={KO + "is-parent": "false"}))
@@ -191,7 +191,7 @@ def test_a_quota_that_becomes_koordinators_leaves_its_namespace() -> None:
 # Koordinator
 
 
-def test_the_builtin_quotas_are_there_as_long_as_any_other_is() -> None:
+def test_builtin_quotas_exist_as_long_as_any_other_does() -> None:
     door = intake()
     events = door.account(SIGS_QUOTA, koordinator("team-a"))
     found = accounts(events)
@@ -203,14 +203,14 @@ def test_the_builtin_quotas_are_there_as_long_as_any_other_is() -> None:
     assert {event.key.name for event in gone if isinstance(event, AccountRemoved)} == found.keys()
 
 
-def test_a_builtin_quota_that_is_written_down_is_what_it_says() -> None:
+def test_declared_builtin_quota_overrides_the_default() -> None:
     door = intake()
     events = door.account(SIGS_QUOTA, quota("koordinator-default-quota", "koordinator-system", max={"cpu": 1}))
     default = accounts(events)["koordinator-default-quota"]
     assert (default.capability, default.parent) == ((("cpu", 1000),), None)
 
 
-def test_every_tree_has_a_root() -> None:
+def test_every_koordinator_tree_has_a_root() -> None:
     door = intake()
     door.account(SIGS_QUOTA, koordinator("main"))
     events = door.account(SIGS_QUOTA, koordinator("gpus", tree_id="gpu"))
@@ -222,7 +222,7 @@ def test_every_tree_has_a_root() -> None:
     assert AccountRemoved(root) in door.account_removed(SIGS_QUOTA, "koordinator-system", "gpus")
 
 
-def test_names_are_unique_over_all_trees() -> None:
+def test_quota_names_are_unique_over_all_trees() -> None:
     door = intake()
     door.account(SIGS_QUOTA, koordinator("team-a"))
     other = quota("team-a", namespace="other", created=EPOCH + 1, labels={KO + "tree-id": "gpu"})
@@ -230,7 +230,7 @@ def test_names_are_unique_over_all_trees() -> None:
     assert told(door) == [("ElasticQuota", "team-a", "DuplicateQuotaName")]
 
 
-def test_a_namespace_belongs_to_the_oldest_quota_that_names_it() -> None:
+def test_namespace_belongs_to_the_oldest_quota_that_names_it() -> None:
     door = intake()
     young = door.account(SIGS_QUOTA, koordinator("young", '["x", "y"]', created=EPOCH + 1))
     assert accounts(young)["young"].namespaces == ("x", "y")
@@ -250,7 +250,7 @@ def notices(door: Intake) -> list[ObjectWarning]:
     return door.drain_warnings()
 
 
-def test_each_fault_is_told_once_at_the_object() -> None:
+def test_each_fault_is_reported_once_on_its_object() -> None:
     door = intake()
     door.account(VOLCANO_QUEUE, queue(weight=0, capability={"cpu": "x"}))
     first = notices(door)
@@ -262,7 +262,7 @@ def test_each_fault_is_told_once_at_the_object() -> None:
     assert [notice.reason for notice in notices(door)] == ["InvalidQueue"]
 
 
-def test_what_has_passed_is_told_to_nobody() -> None:
+def test_resolved_fault_is_not_reported() -> None:
     door = intake()
     door.account(QUOTA, quota("b", created=EPOCH + 1))
     door.account(QUOTA, quota("a"))
@@ -292,7 +292,7 @@ def weights(events: list[ClusterEvent]) -> list[int]:
     return [event.weight for event in events if isinstance(event, NamespaceWeighed)]
 
 
-def test_a_namespace_may_be_granted_quotas_and_says_so_once() -> None:
+def test_granted_quotas_of_a_namespace_are_one_event() -> None:
     door = intake()
 
     def granted(events: list[ClusterEvent]) -> list[tuple[str, ...]]:
@@ -306,7 +306,7 @@ def test_a_namespace_may_be_granted_quotas_and_says_so_once() -> None:
     assert granted(door.namespace_removed("team-a")) == [()]
 
 
-def test_a_namespace_weighs_what_it_says_or_the_most_that_its_quotas_say() -> None:
+def test_weight_of_a_namespace_is_its_own_or_the_largest_of_its_quotas() -> None:
     door = intake()
     assert weights(door.namespace(namespace())) == []
     assert weights(door.resource_quota(resource_quota("a", hard={WEIGHT: "3"}))) == [3]
@@ -319,7 +319,7 @@ def test_a_namespace_weighs_what_it_says_or_the_most_that_its_quotas_say() -> No
     assert weights(door.resource_quota_removed("team-a", "a")) == [1]
 
 
-def test_a_weight_that_is_none_is_told_once_and_passed_over() -> None:
+def test_invalid_weight_is_reported_once_and_ignored() -> None:
     door = intake()
     for _ in range(2):
         assert weights(door.namespace(namespace(annotations={WEIGHT: "heavy"}))) == []
@@ -330,7 +330,7 @@ def test_a_weight_that_is_none_is_told_once_and_passed_over() -> None:
     ]
 
 
-def test_resource_quotas_come_with_what_is_used() -> None:
+def test_resource_quotas_are_read_with_their_usage() -> None:
     door = intake()
     hard = {"requests.cpu": "2", "limits.memory": "1Gi", "pods": 3, "requests.nvidia.com/gpu": "1", WEIGHT: 1}
     used = {"requests.cpu": "500m", "odd": "x"}
@@ -346,7 +346,7 @@ def test_resource_quotas_come_with_what_is_used() -> None:
     assert door.resource_quota_removed("team-a", "q") == []
 
 
-def test_a_quota_with_scopes_counts_some_pods_only() -> None:
+def test_resource_quota_with_scopes_is_marked_as_scoped() -> None:
     scopes: list[dict[str, Any]] = [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": []}}]
     for spec in scopes:
         (event,) = intake().resource_quota(resource_quota(**spec))

@@ -1,4 +1,4 @@
-"""Queues and quotas become accounts: what each field means, and what is told about those that mean nothing."""
+"""Accounts of queues and quotas: the effect of each field, and reports of invalid ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codes(account: Account) -> list[str]:
 # Volcano's queues
 
 
-def test_a_queue_without_a_word() -> None:
+def test_queue_without_fields_has_defaults() -> None:
     account = volcano(name="research")
     assert account.key == AccountKey(Tree.QUEUE, "research")
     assert account.parent == AccountKey(Tree.QUEUE, "root")
@@ -54,7 +54,7 @@ def test_a_queue_without_a_word() -> None:
     assert (account.problem, account.warnings) == (None, ())
 
 
-def test_every_field_of_a_queue() -> None:
+def test_every_field_of_a_queue_is_read() -> None:
     account = volcano(
         weight=4,
         capability={"cpu": "16", "nvidia.com/gpu": 8},
@@ -72,17 +72,17 @@ def test_every_field_of_a_queue() -> None:
     assert (account.weight, account.priority, account.reclaimable, account.fifo) == (4, 7, False, True)
 
 
-def test_the_root_has_no_parent() -> None:
+def test_root_queue_has_no_parent() -> None:
     assert volcano(name="root").parent is None
 
 
-def test_zero_is_a_ceiling_and_nothing_stated_is_none() -> None:
+def test_capability_of_zero_is_a_limit_and_an_absent_one_is_none() -> None:
     assert volcano(capability={"cpu": 0}).capability == (("cpu", 0),)
     assert volcano(deserved={}).deserved is None
     assert volcano(deserved={"cpu": 0}).deserved == (("cpu", 0),)
 
 
-def test_what_exceeds_the_ceiling_is_cut_and_told() -> None:
+def test_amounts_above_the_capability_are_cut_and_reported() -> None:
     account = volcano(
         capability={"cpu": 4, "memory": "1Gi"},
         deserved={"cpu": 6, "memory": "1Gi", "pods": 3},
@@ -109,7 +109,7 @@ def test_what_exceeds_the_ceiling_is_cut_and_told() -> None:
     ],
     ids=str,
 )
-def test_an_amount_that_cannot_be_read_is_the_queues_problem(spec: dict[str, Any], field: str) -> None:
+def test_unreadable_amount_is_a_problem_of_the_queue(spec: dict[str, Any], field: str) -> None:
     problem = volcano(**spec).problem
     assert problem is not None
     assert problem.code == "InvalidQueue"
@@ -129,7 +129,7 @@ def test_an_amount_that_cannot_be_read_is_the_queues_problem(spec: dict[str, Any
     ],
     ids=str,
 )
-def test_what_has_a_default_takes_it_and_is_told(spec: dict[str, Any], code: str) -> None:
+def test_invalid_field_with_a_default_gets_it_and_is_reported(spec: dict[str, Any], code: str) -> None:
     account = volcano(**spec)
     assert account.problem is None
     assert codes(account) == [code]
@@ -138,18 +138,18 @@ def test_what_has_a_default_takes_it_and_is_told(spec: dict[str, Any], code: str
 
 
 @pytest.mark.parametrize("state", AccountState)
-def test_the_state_is_the_statuss_unless_the_spec_has_one(state: AccountState) -> None:
+def test_state_is_read_from_the_status_unless_the_spec_has_one(state: AccountState) -> None:
     assert volcano(status={"state": state.value}).state is state
     assert volcano(state="Closed", status={"state": state.value}).state is AccountState.CLOSED
 
 
-def test_a_queue_that_was_closed_with_its_parent_is_closed_until_its_status_says_otherwise() -> None:
+def test_queue_closed_with_its_parent_is_closed_until_its_status_changes() -> None:
     annotations = {"volcano.sh/closed-by-parent": "true"}
     assert volcano(annotations=annotations).state is AccountState.CLOSED
     assert volcano(annotations=annotations, status={"state": "Open"}).state is AccountState.OPEN
 
 
-def test_the_legacy_hierarchy() -> None:
+def test_legacy_hierarchy_annotations_are_read() -> None:
     keys = ("volcano.sh/hierarchy", "volcano.sh/hierarchy-weights")
 
     def read(*texts: str) -> Account:
@@ -164,20 +164,20 @@ def test_the_legacy_hierarchy() -> None:
 
 
 @pytest.mark.parametrize("kind", [KUBE_BATCH_QUEUE, KUBE_BATCH_LAST_QUEUE], ids=lambda kind: kind.group)
-def test_a_queue_of_kube_batch_has_a_weight_and_a_ceiling(kind: ServedKind) -> None:
+def test_kube_batch_queue_has_a_weight_and_a_capability(kind: ServedKind) -> None:
     account = the_account(kind, queue(weight=3, capability={"cpu": 2}, deserved={"cpu": 1}, parent="x"))
     assert (account.key, account.parent) == (AccountKey(Tree.QUEUE, "q"), AccountKey(Tree.QUEUE, "root"))
     assert (account.weight, account.capability, account.deserved) == (3, (("cpu", 2000),), None)
 
 
-# Who may speak for other namespaces
+# Authority over other namespaces
 
 
 def claimed(kind: ServedKind, document: dict[str, Any], trusted: Container[str] | None) -> list[tuple[str, ...]]:
     return [account.namespaces for account in read_account(kind, document, trusted).accounts if account.namespaces]
 
 
-def test_a_quota_claims_other_namespaces_only_where_administrators_write() -> None:
+def test_quota_claims_other_namespaces_only_in_administrator_namespaces() -> None:
     document = quota(annotations={KO + "namespaces": '["team-a", "team-b"]'})
     assert claimed(SIGS_QUOTA, document, None) == [("team-a", "team-b")]
     assert claimed(SIGS_QUOTA, document, {"team-a"}) == [("team-a", "team-b")]
@@ -187,7 +187,7 @@ def test_a_quota_claims_other_namespaces_only_where_administrators_write() -> No
     assert "it claims namespace 'team-b', which is not its own" in account.warnings[0].message
 
 
-def test_of_two_objects_for_one_place_the_administrators_holds_though_it_is_younger() -> None:
+def test_administrators_object_takes_precedence_although_it_is_younger() -> None:
     document = quota(annotations={KO + "namespaces": "[]"})
     assert read_account(SIGS_QUOTA, document, set()).rank > read_account(SIGS_QUOTA, document, {"team-a"}).rank
 
@@ -196,32 +196,32 @@ def test_of_two_objects_for_one_place_the_administrators_holds_though_it_is_youn
 
 
 @pytest.mark.parametrize("kind", [QUOTA, SIGS_QUOTA], ids=lambda kind: kind.group)
-def test_min_is_deserved_and_max_the_ceiling(kind: ServedKind) -> None:
+def test_min_is_the_deserved_amount_and_max_the_limit(kind: ServedKind) -> None:
     account = the_account(kind, quota(min={"cpu": 2}, max={"cpu": "2500m", "nvidia.com/gpu": 1}))
     assert account.key == AccountKey(Tree.ELASTIC_QUOTA, "team-a")
     assert (account.deserved, account.capability) == ((("cpu", 2000),), (("cpu", 2500), ("nvidia.com/gpu", 1)))
     assert (account.namespaces, account.label) == (("team-a",), "ElasticQuota team-a/q")
 
 
-def test_a_quota_without_min_deserves_nothing_and_without_max_is_unlimited() -> None:
+def test_quota_without_min_deserves_nothing_and_without_max_is_unlimited() -> None:
     account = the_account(QUOTA, quota())
     assert (account.deserved, account.capability) == ((), ())
 
 
-def test_a_min_above_the_max_is_cut_to_it() -> None:
+def test_flat_min_above_the_max_is_cut_to_it() -> None:
     account = the_account(QUOTA, quota(min={"cpu": 5}, max={"cpu": 3}))
     assert (account.deserved, account.capability) == ((("cpu", 3000),), (("cpu", 3000),))
     assert codes(account) == ["MinExceedsMax"]
     assert "ElasticQuota team-a/q (scheduling.x-k8s.io): spec.min.cpu is 5" in account.warnings[0].message
 
 
-def test_an_amount_that_cannot_be_read_is_the_quotas_problem() -> None:
+def test_unreadable_amount_is_a_problem_of_the_quota() -> None:
     problem = the_account(QUOTA, quota(max={"cpu": "-3"})).problem
     assert problem is not None
     assert (problem.code, "spec.max.cpu" in problem.message) == ("InvalidElasticQuota", True)
 
 
-# Koordinator's
+# Koordinator's quotas
 
 
 def koordinator(**details: Any) -> Account:
@@ -229,7 +229,7 @@ def koordinator(**details: Any) -> Account:
     return the_account(SIGS_QUOTA, quota(**details))
 
 
-def test_a_label_or_its_namespace_makes_a_quota_koordinators() -> None:
+def test_quota_is_koordinators_by_label_or_by_namespace() -> None:
     assert koordinator().key == AccountKey(Tree.KOORDINATOR, "q")
     assert koordinator(labels={}, annotations={KO + "namespaces": "[]"}).key.tree is Tree.KOORDINATOR
     assert koordinator(labels={}, namespace="koordinator-system").key.tree is Tree.KOORDINATOR
@@ -238,7 +238,7 @@ def test_a_label_or_its_namespace_makes_a_quota_koordinators() -> None:
     assert other.key.tree is Tree.ELASTIC_QUOTA
 
 
-def test_every_field_of_a_koordinator_quota() -> None:
+def test_every_field_of_a_koordinator_quota_is_read() -> None:
     account = koordinator(
         min={"cpu": 4},
         max={"cpu": 8},
@@ -258,19 +258,19 @@ def test_every_field_of_a_koordinator_quota() -> None:
     assert account.namespaces == ("a", "b")
 
 
-def test_a_quota_without_a_word_hangs_below_the_root_lends_and_takes_pods() -> None:
+def test_koordinator_quota_without_fields_is_below_the_root_lends_and_accepts_pods() -> None:
     account = koordinator()
     assert account.parent == AccountKey(Tree.KOORDINATOR, "koordinator-root-quota")
     assert (account.parental, account.lends, account.weights, account.total) == (False, True, (), None)
 
 
-def test_the_builtin_quotas_have_no_parent() -> None:
+def test_builtin_quotas_have_no_parent() -> None:
     for name in ("koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota"):
         assert koordinator(name=name).parent is None
     assert koordinator(name="koordinator-root-quota").parental
 
 
-def test_only_the_root_of_a_tree_states_what_the_tree_shares() -> None:
+def test_only_the_root_of_a_tree_states_the_total_of_the_tree() -> None:
     annotations = {
         KO + "total-resource": '{"cpu": 10, "memory": "1Gi"}',
         KO + "unschedulable-resource": '{"cpu": 3}',
@@ -280,7 +280,7 @@ def test_only_the_root_of_a_tree_states_what_the_tree_shares() -> None:
     assert koordinator(annotations=annotations).total is None
 
 
-def test_weights_of_nothing_are_none() -> None:
+def test_shared_weight_of_zero_is_no_weight() -> None:
     assert koordinator(annotations={KO + "shared-weight": '{"cpu": "0"}'}).weights == ()
 
 
@@ -293,7 +293,7 @@ def test_weights_of_nothing_are_none() -> None:
         ("namespaces", "a"),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_told_and_passed_over(key: str, text: str) -> None:
+def test_unreadable_annotation_is_reported_and_ignored(key: str, text: str) -> None:
     account = koordinator(annotations={KO + key: text})
     assert (account.problem, account.weights, account.namespaces) == (None, (), ())
     assert codes(account) == ["InvalidAnnotation"]
@@ -329,7 +329,7 @@ def test_every_node_of_the_tree_is_an_account() -> None:
     assert all(account.problem is None and not account.warnings for account in found.values())
 
 
-def test_a_name_that_is_taken_breaks_the_later_branch_alone() -> None:
+def test_duplicate_name_breaks_only_the_later_branch() -> None:
     found = tree(node("root", node("a", namespaces=["x"]), node("b", node("a", node("c"), namespaces=["y"]))))
     later = "a (spec.root.children[1].children[0])"
     assert list(found) == ["root", "a", "b", later, "c"]
@@ -338,19 +338,19 @@ def test_a_name_that_is_taken_breaks_the_later_branch_alone() -> None:
     assert (found["a"].namespaces, found[later].namespaces) == (("x",), ("y",))
 
 
-def test_a_namespace_belongs_to_the_first_leaf_that_names_it() -> None:
+def test_namespace_belongs_to_the_first_leaf_that_names_it() -> None:
     found = tree(node("root", node("a", namespaces=["x"]), node("b", namespaces=["x", "y"])))
     assert (found["a"].namespaces, found["b"].namespaces) == (("x",), ("y",))
     assert (codes(found["a"]), codes(found["b"])) == ([], ["NamespaceClaimedTwice"])
 
 
-def test_namespaces_above_the_leaves_are_charged_and_told() -> None:
+def test_namespaces_above_the_leaves_are_charged_and_reported() -> None:
     found = tree(node("root", node("a", node("a1"), namespaces=["x"])))
     assert (found["a"].namespaces, found["a"].parental) == (("x",), False)
     assert codes(found["a"]) == ["NamespacesAboveLeaf"]
 
 
-def test_a_min_above_the_max_or_the_parents_min_is_told_where_it_stands() -> None:
+def test_min_above_the_max_or_the_parents_min_is_reported_on_its_node() -> None:
     found = tree(
         node(
             "root",
@@ -367,7 +367,7 @@ def test_a_min_above_the_max_or_the_parents_min_is_told_where_it_stands() -> Non
     assert "min.cpu 4 together, more than its own 1" in found["b"].warnings[0].message
 
 
-def test_an_amount_that_cannot_be_read_breaks_its_node() -> None:
+def test_unreadable_amount_breaks_its_node() -> None:
     found = tree(node("root", node("a", min={"cpu": "x"}), node("b", namespaces="y"), node("c")))
     assert {name: account.problem is not None for name, account in found.items()} == {
         "root": False,
@@ -381,25 +381,25 @@ def test_an_amount_that_cannot_be_read_breaks_its_node() -> None:
 
 
 @pytest.mark.parametrize("root", [None, [], {"name": ""}, {"min": {}}], ids=str)
-def test_a_tree_without_a_root_is_told_and_has_no_accounts(root: Any) -> None:
+def test_tree_without_a_root_is_reported_and_has_no_accounts(root: Any) -> None:
     spec = read_account(QUOTA_TREE, quota_tree(root))
     assert spec.accounts == ()
     assert [warning.code for warning in spec.warnings] == ["InvalidElasticQuotaTree"]
 
 
-def test_a_node_that_is_none_is_left_out_and_told() -> None:
+def test_invalid_node_is_skipped_and_reported() -> None:
     spec = read_account(QUOTA_TREE, quota_tree({"name": "root", "children": [{"name": "a"}, "b", {"name": 3}]}))
     assert [account.key.name for account in spec.accounts] == ["root", "a"]
     assert len(spec.warnings) == 2
 
 
-def test_a_tree_elsewhere_does_not_count() -> None:
+def test_tree_outside_of_its_namespace_does_not_count() -> None:
     spec = read_account(QUOTA_TREE, quota_tree(node("root"), namespace="team-a"))
     assert spec.accounts == ()
     assert [warning.code for warning in spec.warnings] == ["WrongNamespace"]
 
 
-def test_a_tree_that_is_too_deep_ends_somewhere() -> None:
+def test_tree_that_is_too_deep_is_cut() -> None:
     deep: dict[str, Any] = node("bottom")
     for at in range(500):
         deep = node(f"n{at}", deep)
@@ -426,7 +426,7 @@ DAY = '{"window": "24h", "hours": {"nvidia.com/gpu": "100", "cpu": "1k"}}'
     ],
     ids=str,
 )
-def test_every_account_may_have_a_budget(kind: ServedKind, document: dict[str, Any]) -> None:
+def test_every_account_can_have_a_budget(kind: ServedKind, document: dict[str, Any]) -> None:
     account = the_account(kind, document)
     assert account.budget == Budget((("cpu", 1_000_000), ("nvidia.com/gpu", 100)), 86_400)
     assert account.warnings == ()
@@ -445,7 +445,7 @@ def test_every_account_may_have_a_budget(kind: ServedKind, document: dict[str, A
         ('{"window": "1h", "hours": {"cpu": -1}}', "hours.cpu is -1"),
     ],
 )
-def test_a_budget_that_cannot_be_read_is_none_and_is_told_by_field(text: str, field: str) -> None:
+def test_unreadable_budget_is_none_and_reported_by_field(text: str, field: str) -> None:
     account = volcano(annotations={BUDGET: text})
     assert (account.budget, account.problem) == (None, None)
     assert codes(account) == ["InvalidBudget"]
@@ -453,20 +453,20 @@ def test_a_budget_that_cannot_be_read_is_none_and_is_told_by_field(text: str, fi
     assert BUDGET in account.warnings[0].message
 
 
-def test_the_rest_of_a_budget_holds() -> None:
+def test_remaining_fields_of_a_partly_unreadable_budget_apply() -> None:
     text = '{"window": "1h", "hours": {"cpu": 1, "memory": "x"}, "days": 3}'
     account = volcano(annotations={BUDGET: text})
     assert account.budget == Budget((("cpu", 1000),), 3600)
     assert codes(account) == ["InvalidBudget", "InvalidBudget"]
 
 
-def test_a_node_of_a_tree_may_state_its_budget_as_an_object() -> None:
+def test_node_of_a_tree_can_state_its_budget_as_an_object() -> None:
     stated = {"window": "1h", "hours": {"cpu": 1}}
     (account,) = tree(node("root", attributes={BUDGET: stated})).values()
     assert account.budget == Budget((("cpu", 1000),), 3600)
 
 
-# How much eviction it bears
+# Limits of eviction
 
 RUN, RATE = "phalanx.dev/min-run-time", "phalanx.dev/eviction-rate"
 PROTECTION, LONGEST = "phalanx.dev/self-protection", "phalanx.dev/max-protection-time"
@@ -485,20 +485,20 @@ LIMITS = {RUN: "1h30m", RATE: "10/1m", PROTECTION: "none", LONGEST: "2h"}
         (QUOTA_TREE, quota_tree(node("root", attributes=LIMITS))),
     ],
 )
-def test_every_account_may_limit_the_eviction_of_its_pods(kind: ServedKind, document: dict[str, Any]) -> None:
+def test_every_account_can_limit_the_eviction_of_its_pods(kind: ServedKind, document: dict[str, Any]) -> None:
     account = the_account(kind, document)
     assert (account.min_run_time, account.eviction_rate) == (5400, EvictionRate(10, 60))
     assert (account.self_protection, account.max_protection) == (SelfProtection.NONE, 7200)
     assert account.warnings == ()
 
 
-def test_a_node_of_a_tree_limits_for_itself() -> None:
+def test_node_of_a_tree_has_its_own_eviction_limits() -> None:
     child = node("child", attributes={RUN: "10m"})
     accounts = read_account(QUOTA_TREE, quota_tree(node("root", child), annotations={RUN: "1m"})).accounts
     assert [(account.key.name, account.min_run_time) for account in accounts] == [("root", 60), ("child", 600)]
 
 
-def test_nothing_said_limits_nothing() -> None:
+def test_account_without_eviction_fields_has_no_limits() -> None:
     account = volcano()
     assert (account.min_run_time, account.eviction_rate) == (0, None)
     assert (account.self_protection, account.max_protection) == (None, 0)
@@ -512,7 +512,7 @@ def test_nothing_said_limits_nothing() -> None:
         ({LONGEST: "long"}, f'annotation {LONGEST} is "long"; write a duration such as 2h'),
     ],
 )
-def test_a_word_on_protection_that_is_none_is_told_and_harms_nothing_else(
+def test_invalid_protection_setting_is_reported_and_affects_no_other_field(
     stated: dict[str, str], advice: str
 ) -> None:
     account = volcano(annotations={RUN: "5m", **stated})
@@ -523,7 +523,7 @@ def test_a_word_on_protection_that_is_none_is_told_and_harms_nothing_else(
 
 
 @pytest.mark.parametrize("text", ["soon", "-5m", "10", "1d"])
-def test_a_run_time_that_is_none_is_told_by_field_and_harms_nothing_else(text: str) -> None:
+def test_invalid_run_time_is_reported_by_field_and_affects_no_other_field(text: str) -> None:
     account = volcano(annotations={RUN: text, RATE: "1/1h"}, weight=3)
     assert (account.min_run_time, account.eviction_rate) == (0, EvictionRate(1, 3600))
     assert (account.weight, account.problem) == (3, None)
@@ -535,7 +535,7 @@ def test_a_run_time_that_is_none_is_told_by_field_and_harms_nothing_else(text: s
 @pytest.mark.parametrize(
     "text", ["10", "10/", "/1m", "ten/1m", "-1/1m", "0/1m", "10/0s", "10/-1m", "10/m", "1.5/1m"]
 )
-def test_a_rate_that_is_none_is_told_by_field_and_harms_nothing_else(text: str) -> None:
+def test_invalid_eviction_rate_is_reported_by_field_and_affects_no_other_field(text: str) -> None:
     account = volcano(annotations={RUN: "5m", RATE: text})
     assert (account.min_run_time, account.eviction_rate, account.problem) == (300, None, None)
     (warning,) = account.warnings
@@ -543,7 +543,7 @@ def test_a_rate_that_is_none_is_told_by_field_and_harms_nothing_else(text: str) 
     assert f'annotation {RATE} is "{text}"; write pods per duration, such as 10/1m' in warning.message
 
 
-def test_what_a_node_of_a_tree_states_wrongly_is_told_by_that_node() -> None:
+def test_invalid_field_of_a_tree_node_is_reported_with_that_node() -> None:
     accounts = tree(node("root", node("child", attributes={RATE: 5}), min={"cpu": 1}))
     assert codes(accounts["root"]) == []
     (warning,) = accounts["child"].warnings

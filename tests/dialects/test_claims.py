@@ -1,4 +1,4 @@
-"""Claims, classes and slices as the API serves them, and which claim a pod means."""
+"""Claims, classes and slices as the API serves them, and the claims of a pod."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def claim(name: str = "c", status: Wire | None = None, owner: Wire | None = None
     return {"metadata": metadata, "spec": {"devices": {"requests": requests, **devices}}, "status": status or {}}
 
 
-def test_a_claim_is_read_with_all_that_it_asks() -> None:
+def test_claim_is_read_with_all_its_requests() -> None:
     alternatives = [{"name": "big", "deviceClassName": "gpu", "allocationMode": "All"}]
     found = read_claim(
         claim(
@@ -90,11 +90,11 @@ def test_v1beta1_states_the_request_itself() -> None:
         ({"constraints": [{"requests": ["gpu"]}]}, "constraint: this version of Phalanx does not support"),
     ],
 )
-def test_what_this_version_does_not_know_is_never_guessed(devices: Wire, complaint: str) -> None:
+def test_field_unknown_to_this_version_is_never_guessed(devices: Wire, complaint: str) -> None:
     assert complaint in read_claim(claim(**devices)).spec.fault
 
 
-def test_an_allocation_is_read_with_its_nodes_and_consumers() -> None:
+def test_allocation_is_read_with_its_nodes_and_consumers() -> None:
     result = {"request": "gpu", "driver": "x.com", "pool": "p", "device": "d", "adminAccess": True}
     share = {**result, "adminAccess": None, "shareID": "1", "consumedCapacity": {"memory": "1Gi"}}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
@@ -109,7 +109,7 @@ def test_an_allocation_is_read_with_its_nodes_and_consumers() -> None:
     assert found.consumers == ("u",)
 
 
-def test_a_claim_that_cannot_be_read_keeps_its_devices() -> None:
+def test_unreadable_claim_keeps_its_devices() -> None:
     result = {"request": "gpu", "driver": "x.com", "pool": "p", "device": "d"}
     document = claim(status={"allocation": {"devices": {"results": [result]}}})
     document["spec"]["devices"]["requests"] = "all"
@@ -119,7 +119,7 @@ def test_a_claim_that_cannot_be_read_keeps_its_devices() -> None:
     assert found.allocation.devices[0].id == ("x.com", "p", "d")
 
 
-def test_a_slice_is_read_with_all_that_devices_say() -> None:
+def test_slice_is_read_with_all_fields_of_its_devices() -> None:
     device = {
         "name": "d",
         "attributes": {
@@ -169,19 +169,19 @@ def test_devices_of_v1beta1_are_basic() -> None:
     assert device.attributes == (("model", DeviceAttribute("string", "A")),)
 
 
-def test_a_slice_that_cannot_be_read_spoils_its_pool_and_no_other() -> None:
+def test_unreadable_slice_makes_only_its_pool_unusable() -> None:
     spec = {"driver": "x.com", "pool": {"name": "p", "generation": 2}, "nodeName": "n", "devices": {"d": 1}}
     found = read_slice({"metadata": {"name": "s"}, "spec": spec})
     assert "devices" in found.problem
     assert (found.driver, found.pool, found.generation, found.access) == ("x.com", "p", 2, NodeAccess(node="n"))
 
 
-def test_a_class_that_cannot_be_read_says_why() -> None:
+def test_unreadable_class_names_the_reason() -> None:
     assert "selectors" in read_device_class({"metadata": {"name": "gpu"}, "spec": {"selectors": 1}}).problem
 
 
 class Door:
-    """What the scheduler is shown of pods, whatever came first."""
+    """Return the pods as the scheduler sees them after any order of arrival."""
 
     def __init__(self) -> None:
         self.intake = Intake(["phalanx"])
@@ -228,7 +228,7 @@ TEMPLATE: Wire = {"name": "gpu", "resourceClaimTemplateName": "t"}
 NAMED: Wire = {"name": "gpu", "resourceClaimName": "c"}
 
 
-def test_the_order_in_which_pod_and_claim_come_makes_no_difference() -> None:
+def test_order_of_arrival_of_pod_and_claim_makes_no_difference() -> None:
     one, other = Door(), Door()
     owned = claim("p-gpu", owner={"name": "p", "uid": "uid-p"})
     one.claim(owned)
@@ -240,7 +240,7 @@ def test_the_order_in_which_pod_and_claim_come_makes_no_difference() -> None:
     assert one.shown["uid-p"].claims == ("p-gpu",)
 
 
-def test_a_claim_that_is_allocated_is_named_until_its_pod_has_a_node() -> None:
+def test_allocated_claim_is_named_until_its_pod_has_a_node() -> None:
     door = Door()
     owner = {"name": "p", "uid": "uid-p"}
     door.pod("p", TEMPLATE, made={"gpu": "p-gpu"})
@@ -260,13 +260,13 @@ def test_shared_claim_is_charged_to_one_pod_in_any_order_of_uids(names: tuple[st
         assert len(charged) == 1
 
 
-def test_a_pod_that_needs_no_claim_after_all_waits_for_none() -> None:
+def test_pod_that_no_longer_needs_a_claim_waits_for_none() -> None:
     door = Door()
     door.pod("p", TEMPLATE, made={"gpu": None})
     assert door.needs("p") == ()
 
 
-def test_what_a_pod_waits_for_is_said() -> None:
+def test_verdict_names_the_object_that_a_pod_waits_for() -> None:
     door = Door()
     door.pod("p", NAMED)
     assert door.waits("p") == ["waiting for resource claim c"]
@@ -282,14 +282,14 @@ def test_what_a_pod_waits_for_is_said() -> None:
     assert door.waits("p") == ["waiting for resource claim c"]
 
 
-def test_a_claim_that_cannot_be_decoded_holds_its_pods() -> None:
+def test_undecodable_claim_holds_its_pods() -> None:
     door = Door()
     door.pod("p", NAMED)
     door.malformed("c")
     assert door.waits("p") == ["resource claim c: no JSON"]
 
 
-def test_the_examples_of_the_documentation_are_read() -> None:
+def test_examples_of_the_documentation_are_read() -> None:
     text = (Path(__file__).parents[2] / "docs" / "devices-dra.md").read_text(encoding="utf-8")
     objects, _ = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
     device_class, template = yaml.safe_load_all(objects)

@@ -1,4 +1,4 @@
-"""CompositePodGroups: how they are read, and what is written to them."""
+"""CompositePodGroups: decoding, and their status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(**spec: Any) -> Composite:
     return read_composite(KIND, document(**spec))
 
 
-def test_everything_that_a_composite_says_is_read() -> None:
+def test_every_field_of_a_composite_is_read() -> None:
     found = read(
         parentCompositePodGroupName="top",
         schedulingPolicy={"gang": {"minGroupCount": 3}},
@@ -50,7 +50,7 @@ def test_everything_that_a_composite_says_is_read() -> None:
     assert (found.initiated, found.created, found.problem) == (True, EPOCH, None)
 
 
-def test_a_basic_composite_asks_for_nothing() -> None:
+def test_basic_composite_requires_nothing() -> None:
     found = read()
     assert (found.min_groups, found.parent, found.priority) == (0, None, None)
     assert (found.preempts, found.unit, found.initiated) == (True, False, False)
@@ -65,13 +65,13 @@ def test_a_basic_composite_asks_for_nothing() -> None:
         ({"gang": {"minCount": 2}}, "InvalidComposite"),
     ],
 )
-def test_a_policy_that_cannot_be_followed_holds_what_is_below(policy: object, code: str) -> None:
+def test_unsupported_policy_holds_the_groups_below(policy: object, code: str) -> None:
     problem = read(schedulingPolicy=policy).problem
     assert problem is not None
     assert problem.code == code
 
 
-def test_objects_come_change_and_go() -> None:
+def test_composites_are_created_changed_and_deleted() -> None:
     objects = CompositeObjects(ObjectWarnings())
     ((first,), _) = objects.updated(KIND, document())
     assert isinstance(first, CompositeUpdated)
@@ -83,7 +83,7 @@ def test_objects_come_change_and_go() -> None:
     assert objects.removed(KIND, "default", "g") == no_changes()
 
 
-def test_a_priority_of_the_system_is_for_system_namespaces() -> None:
+def test_system_priority_is_for_system_namespaces_only() -> None:
     notices = ObjectWarnings()
     objects = CompositeObjects(notices)
     ((found,), _) = objects.updated(KIND, document(priority=2_000_000_000))
@@ -95,7 +95,7 @@ def test_a_priority_of_the_system_is_for_system_namespaces() -> None:
     assert notices.drain() == []
 
 
-def test_one_that_cannot_be_decoded_is_told_and_takes_nothing_apart() -> None:
+def test_undecodable_composite_is_reported_and_does_not_dissolve_its_tree() -> None:
     notices = ObjectWarnings()
     ((told,), _) = CompositeObjects(notices).malformed(KIND, "default", "g", "u", "odd")
     assert isinstance(told, CompositeUpdated)
@@ -109,7 +109,7 @@ def written(standing: CompositeStatusInput, told: list[dict[str, Any]] | None = 
     return {entry["type"]: (entry["status"], entry["reason"]) for entry in fresh}
 
 
-def test_the_condition_says_why_it_waits_and_when_it_was_placed() -> None:
+def test_condition_has_the_reason_of_waiting_and_the_time_of_placement() -> None:
     (waits,) = composite_conditions([], CompositeStatusInput(4, False, "Unschedulable", "1 of 2"), NOW)
     assert waits == {
         "type": SCHEDULED,
@@ -123,12 +123,12 @@ def test_the_condition_says_why_it_waits_and_when_it_was_placed() -> None:
     assert written(CompositeStatusInput(4, placed=True), [waits]) == {SCHEDULED: ("True", "Scheduled")}
 
 
-def test_true_is_final() -> None:
+def test_condition_true_is_final() -> None:
     told = [{"type": SCHEDULED, "status": "True", "reason": "Scheduled"}]
     assert written(CompositeStatusInput(1, False, "Invalid", "a cycle"), told) == {}
 
 
-def test_a_quota_is_told_by_a_condition_of_ours() -> None:
+def test_quota_block_is_written_as_a_condition_of_ours() -> None:
     held = CompositeStatusInput(0, False, "QuotaExceeded", "queue q is full", held=True)
     assert written(held) == {"phalanx.dev/Admitted": ("False", "QuotaExceeded")}
     told = composite_conditions([], held, NOW)

@@ -1,4 +1,4 @@
-"""Decoding: fast where the object is well formed, field by field where it is not, never a lost pod."""
+"""Decoding: fast for well-formed objects, field by field otherwise; no pod is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_pod(document: dict[str, object]) -> Pod:
 SIGNER = Signer((("1", b"k" * 32),))
 
 
-def test_a_well_formed_pod_becomes_a_noun_with_all_that_the_scheduler_reads() -> None:
+def test_well_formed_pod_is_read_with_all_fields_of_the_scheduler() -> None:
     mark = PlanMark("c7", 4, 1_900_000_000)
     signed = encode_mark(mark, SIGNER, "uid-web", GangKey("shop", "site"))
     document = pod_document(
@@ -50,7 +50,7 @@ def test_a_well_formed_pod_becomes_a_noun_with_all_that_the_scheduler_reads() ->
     assert (result.terminating, result.gated, result.problem) == (False, False, "")
 
 
-def test_gates_deletion_and_nomination_are_seen() -> None:
+def test_gates_deletion_and_nomination_are_read() -> None:
     document = pod_document(
         terminating=True, schedulingGates=[{"name": "quota"}], status={"nominatedNodeName": "n9"}
     )
@@ -66,13 +66,13 @@ def test_an_unknown_phase_is_unknown() -> None:
     assert read_pod(pod_document(phase="Sleeping")).phase is PodPhase.UNKNOWN
 
 
-def test_null_is_the_same_as_absent() -> None:
+def test_null_equals_an_absent_field() -> None:
     document = pod_document(nodeSelector=None, tolerations=None, affinity=None)
     document["metadata"]["labels"] = None
     assert read_pod(document) == read_pod(pod_document())
 
 
-def test_labels_and_annotations_of_hand_written_manifests_are_read_as_text() -> None:
+def test_labels_and_annotations_with_other_types_are_read_as_text() -> None:
     read = decode(
         pod_document(
             labels={"pod-group/name": "a", "pod-group/min-available": 5},
@@ -95,7 +95,9 @@ def test_labels_and_annotations_of_hand_written_manifests_are_read_as_text() -> 
         ("schedulerName", 5, "spec.schedulerName: 5 is not a text"),
     ],
 )
-def test_a_field_of_the_wrong_type_is_named_and_the_rest_is_kept(field: str, value: object, message: str) -> None:
+def test_field_of_the_wrong_type_is_named_and_the_remaining_fields_are_read(
+    field: str, value: object, message: str
+) -> None:
     document = pod_document(node="n1")
     document["spec"][field] = value
     result = read_pod(document)
@@ -103,14 +105,14 @@ def test_a_field_of_the_wrong_type_is_named_and_the_rest_is_kept(field: str, val
     assert result.node == "n1"
 
 
-def test_containers_that_cannot_be_read_leave_the_others() -> None:
+def test_unreadable_containers_do_not_affect_other_containers() -> None:
     result = read_pod(pod_document(node="n1", containers=[container(cpu=1), "garbage"]))  # type: ignore[list-item]
     assert result.problem == 'spec.containers[1]: "garbage" is not an object'
     assert dict(result.usage) == {"cpu": 1000}
     assert not result.preemptable
 
 
-def test_an_amount_that_cannot_be_read_is_left_out_of_what_it_occupies() -> None:
+def test_unreadable_amount_is_not_counted_as_usage() -> None:
     result = read_pod(pod_document(node="n1", containers=[container(cpu="1", gpu="many")]))
     assert dict(result.usage) == {"cpu": 1000}
     assert not result.preemptable
@@ -128,7 +130,7 @@ def test_many_faults_are_counted_not_listed() -> None:
     "raw",
     [b"", b"{", b"[]", b"3", b"{}", b'{"metadata":{}}', b'{"metadata":{"name":""}}', b'{"metadata":[1]}'],
 )
-def test_what_is_no_object_with_a_name_is_refused(raw: bytes) -> None:
+def test_object_without_a_name_is_refused(raw: bytes) -> None:
     for decoder in (decode_pod, decode_node, decode_priority_class, decode_namespace):
         with pytest.raises(msgspec.DecodeError):
             decoder(raw)
@@ -140,7 +142,7 @@ def test_numbers_beyond_64_bits_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize(("stated", "read"), [(10**30, 2**31 - 1), (-(10**30), -(2**31)), (7, 7)])
-def test_a_priority_beyond_32_bits_is_as_good_as_the_last_one(stated: int, read: int) -> None:
+def test_priority_beyond_32_bits_is_ignored_for_the_last_valid_one(stated: int, read: int) -> None:
     assert read_pod(pod_document(priority=stated)).priority == read
 
 
@@ -150,7 +152,7 @@ def test_equal_specs_share_one_class_object() -> None:
     assert decoder.template(first).pod_class is decoder.template(second).pod_class
 
 
-def test_a_node_becomes_a_spec() -> None:
+def test_node_is_read_as_a_spec() -> None:
     raw = msgspec.json.encode(
         {
             "metadata": {"name": "n1", "uid": "u1", "labels": {"zone": "a", "arch": "amd64"}},
@@ -169,7 +171,7 @@ def test_a_node_becomes_a_spec() -> None:
     assert node.problems == ()
 
 
-def test_what_a_node_offers_and_nobody_can_read_counts_as_absent() -> None:
+def test_unreadable_allocatable_amount_of_a_node_counts_as_absent() -> None:
     raw = msgspec.json.encode(
         {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "lots", "pods": "-3"}}}
     )
@@ -181,7 +183,7 @@ def test_what_a_node_offers_and_nobody_can_read_counts_as_absent() -> None:
     ]
 
 
-def test_the_images_of_a_node_go_by_all_their_names_with_a_tag() -> None:
+def test_images_of_a_node_are_known_by_all_their_names_with_a_tag() -> None:
     images = [
         {"names": ["registry:5000/cuda", "registry:5000/cuda@sha256:ab"], "sizeBytes": 700},
         {"names": ["busybox:1.36"], "sizeBytes": 5},

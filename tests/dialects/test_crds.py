@@ -1,7 +1,7 @@
-"""The custom resource definitions that `phalanx install` brings.
+"""The custom resource definitions of `phalanx install`.
 
-They were read by the code of kube-apiserver 1.36 when they were written; what is specified here is what users and
-the dialects rely on, and that our own server's schemas accept and refuse the right objects.
+They were read by the code of kube-apiserver 1.36 when they were written. These tests cover the fields that users
+and the dialects rely on, and that our own server's schemas accept and refuse the right objects.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
             yield from nodes(node[word], f"{path}.{word}")
 
 
-def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version() -> None:
+def test_every_kind_of_the_dialects_is_defined_in_their_preferred_version() -> None:
     for kind in (*GROUP_KINDS, *ACCOUNT_KINDS, HYPER_NODES, MAINTENANCE_WINDOWS):
         if kind.group != NATIVE:
             assert version(f"{kind.plural}.{kind.group}")["name"] == kind.versions[0]
@@ -90,28 +90,28 @@ def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version
         ("jobtemplates.flow.volcano.sh", ["jt"], "Age"),
     ],
 )
-def test_names_and_columns(name: str, short: list[str], columns: str) -> None:
+def test_names_and_columns_of_definitions_match_upstream(name: str, short: list[str], columns: str) -> None:
     assert CRDS[name]["spec"]["names"].get("shortNames", []) == short
     shown = [column["name"].replace(" ", "_") for column in version(name)["additionalPrinterColumns"]]
     assert shown == columns.split()
 
 
-def test_only_one_short_name_is_shared_so_that_a_word_means_one_kind() -> None:
+def test_only_one_short_name_is_shared_so_that_a_name_means_one_kind() -> None:
     words = [word for crd in CRDS.values() for word in crd["spec"]["names"].get("shortNames", [])]
     assert {word for word in words if words.count(word) > 1} == {"pg"}
 
 
-def test_nothing_else_is_defined() -> None:
+def test_no_other_kind_is_defined() -> None:
     assert len(CRDS) == 22
 
 
-def test_the_short_names_of_jobs_are_not_those_of_kubernetes() -> None:
+def test_short_names_of_jobs_differ_from_those_of_kubernetes() -> None:
     theirs = {"job", "jobs", "cj", "cronjob", "cronjobs"}
     assert not theirs & {word for crd in CRDS.values() for word in crd["spec"]["names"].get("shortNames", [])}
 
 
 @pytest.mark.parametrize("name", CRDS)
-def test_the_form_that_the_api_server_asks_for(name: str) -> None:
+def test_definitions_have_the_form_that_the_api_server_requires(name: str) -> None:
     crd = CRDS[name]
     spec, names = crd["spec"], crd["spec"]["names"]
     assert name == f"{names['plural']}.{spec['group']}"
@@ -122,14 +122,14 @@ def test_the_form_that_the_api_server_asks_for(name: str) -> None:
     )
     only = version(name)
     assert (only["served"], only["storage"]) == (True, True)
-    # A Command has no status: it is carried out and gone.
+    # A Command has no status: it is carried out and deleted.
     assert only.get("subresources") == (None if names["kind"] == "Command" else {"status": {}})
     approval = crd["metadata"].get("annotations", {}).get("api-approved.kubernetes.io", "")
     assert approval.startswith("unapproved, ") is spec["group"].endswith(".k8s.io")
 
 
 @pytest.mark.parametrize("name", CRDS)
-def test_every_field_has_a_type_and_every_list_says_how_it_merges(name: str) -> None:
+def test_every_field_has_a_type_and_every_list_its_merge_strategy(name: str) -> None:
     for path, node in nodes(schema(name)):
         if "x-kubernetes-int-or-string" in node:
             assert "type" not in node, path
@@ -143,13 +143,13 @@ def test_every_field_has_a_type_and_every_list_says_how_it_merges(name: str) -> 
 def test_conditions_are_a_map_by_type() -> None:
     for name in CRDS:
         conditions = schema(name)["properties"].get("status", {}).get("properties", {}).get("conditions")
-        # Those of a job are named by its phases, the last one last.
+        # Conditions of a job are named by its phases, the last one last.
         if conditions and name not in ("jobs.batch.volcano.sh", "jobflows.flow.volcano.sh"):
             assert conditions["x-kubernetes-list-map-keys"] == ["type"]
             assert "type" in conditions["items"]["required"]
 
 
-def test_the_groups_of_kube_batch_differ_only_in_the_spellings_of_its_design() -> None:
+def test_groups_of_kube_batch_differ_only_in_the_spellings_of_its_design() -> None:
     served, last = schema("podgroups.scheduling.incubator.k8s.io"), schema("podgroups.scheduling.sigs.dev")
     assert served == last
     design = yaml.safe_load(yaml.safe_dump(schema("podgroups.incubator.scheduling.k8s.io")))
@@ -161,7 +161,7 @@ def test_the_groups_of_kube_batch_differ_only_in_the_spellings_of_its_design() -
 
 
 def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> list[str]:
-    """What our own API server holds against an object, as `path: message` words; [] if it takes it whole."""
+    """Return the errors of our own API server about an object, as `path: message`; [] if it accepts all of it."""
     structural = StructuralSchema(schema(name))
     crd = CRDS[name]
     document: dict[str, Any] = {
@@ -214,7 +214,7 @@ def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None
         ("queues.scheduling.volcano.sh", {"weight": 1, "reclaimable": False, "capability": {"cpu": "10"}}),
         ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": 4, "memory": "1Gi"}, "max": {"cpu": "4"}}),
         ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": "500m"}}),
-        # As upstream: such a quota is accepted, cut, and told.
+        # As upstream: such a quota is accepted, cut, and reported.
         ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": 5}, "max": {"cpu": "4500m"}}),
         ("elasticquotas.scheduling.sigs.k8s.io", {"min": {"nvidia.com/gpu": 2}, "max": {"nvidia.com/gpu": 1}}),
         (
@@ -310,7 +310,7 @@ def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None
     ],
     ids=str,
 )
-def test_good_objects_are_taken_whole(name: str, spec: dict[str, Any]) -> None:
+def test_good_objects_are_accepted_whole(name: str, spec: dict[str, Any]) -> None:
     assert faults(name, spec) == []
 
 
@@ -357,7 +357,7 @@ def test_bad_objects_are_refused_by_name(name: str, spec: dict[str, Any], compla
     assert any(complaint in fault for fault in faults(name, spec)), faults(name, spec)
 
 
-def test_what_a_job_leaves_out_is_filled_in() -> None:
+def test_absent_fields_of_a_job_get_defaults() -> None:
     job: dict[str, Any] = {"spec": {"networkTopology": {}, "tasks": [{"name": "a", "partitionPolicy": {}}]}}
     StructuralSchema(schema("jobs.batch.volcano.sh")).default(job)
     assert job["spec"] == {
@@ -368,7 +368,7 @@ def test_what_a_job_leaves_out_is_filled_in() -> None:
     }
 
 
-def test_a_command_names_its_target_wholly() -> None:
+def test_command_names_its_target_completely() -> None:
     structural = StructuralSchema(schema("commands.bus.volcano.sh"))
     target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
     command = {"metadata": {"name": "c"}, "action": "AbortJob", "target": target, "reason": "r", "message": "m"}
@@ -378,7 +378,7 @@ def test_a_command_names_its_target_wholly() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in GROUP_KINDS if kind.group != NATIVE], ids=str)
-def test_every_status_that_is_written_back_fits_its_schema(kind: Any) -> None:
+def test_every_written_status_fits_its_schema(kind: Any) -> None:
     resource: ServedKind = kind.served_as(kind.versions[0])
     ref = GroupRef(resource.group, resource.version, "PodGroup", resource.plural, "default", "g", "u")
     gang = Gang(GangKey("default", "g"), source=ref, min_member=2)
@@ -418,7 +418,7 @@ def test_every_status_of_a_queue_or_quota_fits_its_schema(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("page", ["maintenance", "advance-reservations"])
-def test_examples_in_the_documents_are_taken_whole(page: str) -> None:
+def test_examples_in_the_documents_are_accepted_whole(page: str) -> None:
     text = (Path(__file__).parents[2] / f"docs/{page}.md").read_text("utf-8")
     objects = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(apiVersion:.*?)```", text, re.DOTALL)]
     assert objects

@@ -1,4 +1,4 @@
-"""How one pod says which gang it is in (docs/rules/coscheduling.md, 1.1), and what it says beside."""
+"""Gang declarations of single pods (docs/rules/coscheduling.md, 1.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ D3_NAME, D3_MIN = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling
 ALIAS_NAME, ALIAS_MIN = "pod-group.scheduling.x-k8s.io/name", "pod-group.scheduling.x-k8s.io/min-available"
 D6_NAME, D6_MIN = "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
 
-# Each way, weakest first; the last column is where the pod states it.
+# Each way, weakest first; the last column is the place of the declaration on the pod.
 WAYS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "D1": ("kube-batch", "", {"annotations": {"scheduling.k8s.io/group-name": "d1"}}),
     "D6": ("gang.scheduling.koordinator.sh", "4", {"annotations": {D6_NAME: "d6", D6_MIN: "4"}}),
@@ -36,7 +36,7 @@ WAYS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_of_naming_a_gang_is_understood(way: str) -> None:
+def test_every_way_to_name_a_gang_is_read(way: str) -> None:
     dialect, minimum, details = WAYS[way]
     found = declaration(**details)
     assert (found.naming.rules.name, found.name) == (dialect, way.lower())
@@ -45,7 +45,7 @@ def test_every_way_of_naming_a_gang_is_understood(way: str) -> None:
 
 
 @pytest.mark.parametrize(("weaker", "stronger"), list(zip(list(WAYS)[:-1], list(WAYS)[1:], strict=True)))
-def test_rule_1_the_stronger_name_wins_and_the_weaker_is_a_conflict(weaker: str, stronger: str) -> None:
+def test_rule_1_stronger_name_applies_and_the_weaker_is_a_conflict(weaker: str, stronger: str) -> None:
     details: dict[str, Any] = {"labels": {}, "annotations": {}}
     for way in (weaker, stronger):
         for field, values in WAYS[way][2].items():
@@ -55,13 +55,13 @@ def test_rule_1_the_stronger_name_wins_and_the_weaker_is_a_conflict(weaker: str,
     assert [stated.value for stated in found.conflicts] == [weaker.lower()]
 
 
-def test_rule_1_the_same_name_said_twice_is_no_conflict() -> None:
+def test_rule_1_equal_names_are_no_conflict() -> None:
     found = declaration(labels={"scheduling.x-k8s.io/pod-group": "g"}, annotations={D6_NAME: "g", D6_MIN: "3"})
     assert found.conflicts == ()
     assert found.minimum == Stated(f"annotation {D6_MIN}", "3")
 
 
-def test_rule_1_an_empty_name_is_no_name() -> None:
+def test_rule_1_empty_name_is_no_name() -> None:
     assert declare(pod(labels={"scheduling.x-k8s.io/pod-group": "", D3_NAME: ""})) is None
     assert (
         declaration(labels={"scheduling.x-k8s.io/pod-group": "", D3_NAME: "g"}).naming.rules.name
@@ -69,21 +69,21 @@ def test_rule_1_an_empty_name_is_no_name() -> None:
     )
 
 
-def test_rule_3_the_label_is_heard_before_the_annotation() -> None:
+def test_rule_3_label_takes_precedence_over_the_annotation() -> None:
     found = declaration(labels={D3_NAME: "g", D3_MIN: "2"}, annotations={D6_MIN: "5"})
     assert found.minimum == Stated(f"label {D3_MIN}", "2")
 
 
-def test_rule_3_a_minimum_beside_another_name_belongs_to_that_other_gang() -> None:
+def test_rule_3_minimum_beside_another_name_belongs_to_that_gang() -> None:
     found = declaration(labels={"scheduling.x-k8s.io/pod-group": "a"}, annotations={D6_NAME: "b", D6_MIN: "5"})
     assert (found.name, found.minimum) == ("a", None)
 
 
-def test_a_pod_that_says_nothing_is_on_its_own() -> None:
+def test_pod_without_a_declaration_is_single() -> None:
     assert declare(pod(labels={"app": "web"}, annotations={"note": "x"})) is None
 
 
-def test_the_workload_of_1_35_names_a_gang_per_replica() -> None:
+def test_workload_of_1_35_names_a_gang_per_replica() -> None:
     whole = {"name": "job", "podGroup": "workers", "podGroupReplicaKey": "7"}
     assert declaration(workloadRef=whole).name == "job/workers/7"
     assert declaration(workloadRef={"name": "job", "podGroup": "workers"}).name == "job/workers"
@@ -96,11 +96,11 @@ def test_d9_pods_without_a_name_are_grouped_by_their_controller(key: str) -> Non
     assert found.minimum == Stated(f"annotation {key}", "3")
 
 
-def test_d9_a_pod_without_a_controller_is_a_group_of_its_own() -> None:
+def test_d9_pod_without_a_controller_is_a_group_of_its_own() -> None:
     assert declaration(uid="u1", annotations={"scheduling.k8s.io/group-min-member": "3"}).name == "u1"
 
 
-def test_d9_counts_only_without_a_group_name() -> None:
+def test_d9_applies_only_without_a_group_name() -> None:
     annotations = {"scheduling.k8s.io/group-min-member": "3", "scheduling.k8s.io/group-name": "g"}
     found = declaration(annotations=annotations)
     assert (found.naming.rules.name, found.name, found.minimum) == ("kube-batch", "g", None)
@@ -117,7 +117,7 @@ def test_extras_are_read_from_labels_and_annotations_alike(place: str, key: str)
     assert declaration(**details).extras.groups == Stated(f"{place[:-1]} {key}", '["a/b"]')
 
 
-def test_extras_the_annotation_is_heard_before_the_label_and_koordinators_key_before_acks() -> None:
+def test_extras_annotation_precedes_the_label_and_koordinators_key_precedes_acks() -> None:
     found = declaration(labels={D3_NAME: "g", KO_GROUPS: "1", ACK_GROUPS: "2"}, annotations={ACK_GROUPS: "3"})
     assert found.extras.groups == Stated(f"label {KO_GROUPS}", "1")
 
@@ -139,11 +139,11 @@ def test_role_queue_and_index_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "first", "-1", "1.5", "9" * 40, "٣"])
-def test_a_pod_without_a_readable_index_comes_last(text: str) -> None:
+def test_pod_without_a_readable_index_is_last(text: str) -> None:
     annotations = {"gang.scheduling.koordinator.sh/network-topology-index": text}
     assert index_of(pod(annotations=annotations).metadata) == 2**31
 
 
-def test_the_rank_in_the_topology_comes_before_the_task_index() -> None:
+def test_rank_in_the_topology_precedes_the_task_index() -> None:
     annotations = {"gang.scheduling.koordinator.sh/network-topology-index": "2", "volcano.sh/task-index": "9"}
     assert index_of(pod(annotations=annotations).metadata) == 2

@@ -1,4 +1,4 @@
-"""Which cards a pod has is ours to say, where we have signed it for that pod on that node."""
+"""Signed card plans of bindings: trusted on their pod and node only."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ SHARE = {"volcano.sh/gpu-index": "0,1"}
 @pytest.mark.parametrize(
     ("told", "cards"), [(VGPU, ("GPU-1", "GPU-2")), (KOORDINATOR, ("3",)), (SHARE, ("0", "1"))]
 )
-def test_what_a_binding_says_is_believed_whatever_is_written_beside_it(
-    told: dict[str, str], cards: tuple[str, ...]
-) -> None:
+def test_signed_plan_overrides_unsigned_annotations(told: dict[str, str], cards: tuple[str, ...]) -> None:
     signed = device_plan(told, SIGNER, "uid", "n1")
     assert planned_cards({**signed, "volcano.sh/vgpu-ids-new": "GPU-9,NVIDIA,0,0:"}, SIGNER, "uid", "n1") == cards
 
 
-def test_it_is_believed_on_no_other_pod_or_node_and_nothing_in_it_can_be_changed() -> None:
+def test_signed_plan_is_trusted_on_no_other_pod_or_node_and_no_part_can_be_changed() -> None:
     signed = device_plan(VGPU, SIGNER, "uid", "n1")
     assert planned_cards(signed, SIGNER, "another", "n1") is None
     assert planned_cards(signed, SIGNER, "uid", "n2") is None
@@ -36,7 +34,7 @@ def test_it_is_believed_on_no_other_pod_or_node_and_nothing_in_it_can_be_changed
         assert planned_cards({DEVICE_PLAN: text}, SIGNER, "uid", "n1") is None
 
 
-def test_nothing_is_signed_without_a_key_or_without_cards() -> None:
+def test_plan_without_a_key_or_without_cards_is_not_signed() -> None:
     assert device_plan(VGPU, Signer(), "uid", "n1") == {}
     assert device_plan({"volcano.sh/topology-decision": "{}"}, SIGNER, "uid", "n1") == {}
 
@@ -54,19 +52,19 @@ class TestIntake:
         (found,) = [each.pod for each in self.intake.pod(read) if isinstance(each, PodUpdated)]
         return found.cards
 
-    def test_a_signed_plan_holds_and_an_unsigned_claim_is_only_a_claim(self) -> None:
+    def test_signed_plan_applies_and_an_unsigned_annotation_is_only_a_claim(self) -> None:
         lie = {"volcano.sh/vgpu-ids-new": "GPU-8,NVIDIA,1,1:GPU-9,NVIDIA,1,1:"}
         assert self.cards({**device_plan(VGPU, SIGNER, "uid-a", "n1"), **lie}) == ("GPU-1", "GPU-2")
         assert not self.distrusted
 
-    def test_the_first_word_of_a_pod_on_its_node_is_the_last(self) -> None:
+    def test_first_plan_of_a_pod_on_its_node_is_final(self) -> None:
         assert self.cards(VGPU) == ("GPU-1", "GPU-2")
         for changed in ({"volcano.sh/vgpu-ids-new": "GPU-9,NVIDIA,1,1:"}, {"note": "none"}):
             moved = {**changed, "scheduling.k8s.io/group-name": "other"}
             assert self.cards({**changed, "volcano.sh/task-spec": "x"}) == ("GPU-1", "GPU-2")
             assert self.cards(moved) == ("GPU-1", "GPU-2")
 
-    def test_a_plan_that_is_not_ours_is_counted_once(self) -> None:
+    def test_foreign_plan_is_counted_once(self) -> None:
         copied = {**VGPU, **device_plan(VGPU, SIGNER, "uid-of-another", "n1")}
         assert self.cards(copied) == ("GPU-1", "GPU-2")
         copied["volcano.sh/task-spec"] = "worker"

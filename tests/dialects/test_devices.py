@@ -1,4 +1,4 @@
-"""Parts of GPUs as Volcano and Koordinator ask for them, hand them out and remember them."""
+"""GPU shares as Volcano and Koordinator request, allocate and record them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VGPU, SHARE, KOORDINATOR = Family.VGPU, Family.GPU_SHARE, Family.KOORDINATOR
 
 
 def limits(**amounts: object) -> dict[str, Any]:
-    """A container with limits, `vgpu_number` for volcano.sh/vgpu-number."""
+    """Build a container with limits; `vgpu_number` is short for volcano.sh/vgpu-number."""
     named = {f"volcano.sh/{name.replace('_', '-')}": amount for name, amount in amounts.items()}
     return {"name": "c", "resources": {"limits": named, "requests": named}}
 
@@ -34,7 +34,7 @@ def koordinator(**amounts: object) -> dict[str, Any]:
 
 
 def pod(*containers: dict[str, Any], node: str = "", init: list[dict[str, Any]] | None = None, **notes: str) -> Pod:
-    """Annotations by the last part of their key."""
+    """Return annotations by the last part of their key."""
     keys = {
         "mode": "volcano.sh/vgpu-mode",
         "use": "volcano.sh/vgpu-use-gpuuuid",
@@ -70,23 +70,23 @@ class TestVolcanoVgpu:
         first, second = limits(vgpu_number=2, vgpu_memory=3000, vgpu_cores=30), limits(vgpu_number="1")
         assert shares(first, {"name": "plain"}, second) == (
             CardShare(count=2, memory=3000, cores=30),
-            CardShare(count=1, percent=100),  # who states no memory wants all of it
+            CardShare(count=1, percent=100),  # a container without a memory request gets all memory
         )
 
-    def test_memory_alone_means_one_card(self) -> None:
+    def test_memory_alone_requests_one_card(self) -> None:
         assert shares(limits(vgpu_memory="2k")) == (CardShare(memory=2000),)
 
-    def test_a_percentage_counts_before_memory_unless_it_is_101(self) -> None:
+    def test_percentage_overrides_memory_unless_it_is_101(self) -> None:
         asked = {"vgpu_number": 1, "vgpu_memory": 3000}
         assert shares(limits(**asked, vgpu_memory_percentage=40)) == (CardShare(percent=40),)
         assert shares(limits(**asked, vgpu_memory_percentage=101)) == (CardShare(memory=3000),)
 
-    def test_no_cards_are_no_need(self) -> None:
+    def test_zero_cards_are_no_request(self) -> None:
         assert need(limits(vgpu_number=0)) is None
         assert need(limits(vgpu_cores=10)) is None
         assert need({"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}) is None
 
-    def test_annotations_narrow_the_choice(self) -> None:
+    def test_annotations_restrict_the_choice_of_cards(self) -> None:
         wanted = limits(vgpu_number=1)
         assert need(wanted, mode="hami-core", use="GPU-2, GPU-1,", nouse="GPU-3") == DeviceNeed(
             VGPU, (CardShare(percent=100),), ids=("GPU-1", "GPU-2"), other_ids=("GPU-3",), mode="hami-core"
@@ -96,7 +96,7 @@ class TestVolcanoVgpu:
         )
         assert need(wanted, nokind="V100") == DeviceNeed(VGPU, (CardShare(percent=100),), other_kinds=("V100",))
 
-    def test_members_of_a_group_may_want_to_be_on_different_cards(self) -> None:
+    def test_members_of_a_group_can_request_different_cards(self) -> None:
         spread = need(limits(vgpu_number=1), policy="spread", group="g")
         assert spread is not None
         assert spread.group == "ns/g"
@@ -113,20 +113,20 @@ class TestVolcanoVgpu:
         }
         assert dict(pod(asked).usage) == dict(pod(asked).pod_class.requests)
 
-    def test_what_cannot_be_read_is_said(self) -> None:
+    def test_unreadable_vgpu_request_is_reported(self) -> None:
         wrong = pod(limits(vgpu_number="many"))
         assert "cannot be read" in (wrong.pod_class.devices or DeviceNeed(VGPU)).problem
         assert "'many' is not a quantity" in wrong.problem
 
 
 class TestVolcanoGpuShare:
-    def test_memory_is_had_from_one_card_for_all_containers(self) -> None:
+    def test_memory_of_all_containers_is_allocated_on_one_card(self) -> None:
         assert need(limits(gpu_memory=1000), limits(gpu_memory=24), init=[limits(gpu_memory=500)]) == DeviceNeed(
             SHARE, (CardShare(memory=1024),)
         )
         assert need({"name": "c"}, init=[limits(gpu_memory=500)]) == DeviceNeed(SHARE, (CardShare(memory=500),))
 
-    def test_a_number_asks_for_whole_cards(self) -> None:
+    def test_number_requests_whole_cards(self) -> None:
         assert need(limits(gpu_number=2)) == DeviceNeed(SHARE, (CardShare(count=2, percent=100, cores=100),))
 
 
@@ -160,17 +160,17 @@ class TestKoordinator:
             ({"gpu_shared": 1, "gpu_core": 200, "gpu_memory": 1}, "cannot be shared out evenly over 1 GPUs"),
         ],
     )
-    def test_what_koordinator_refuses_is_refused(self, asked: dict[str, object], problem: str) -> None:
+    def test_request_that_koordinator_refuses_is_refused(self, asked: dict[str, object], problem: str) -> None:
         found = need(koordinator(**asked))
         assert found is not None
         assert problem in found.problem
 
-    def test_rules_that_are_not_built_are_not_passed_over(self) -> None:
+    def test_unsupported_rules_are_refused_and_not_ignored(self) -> None:
         found = need(koordinator(gpu=50), hint='{"gpu": {}}')
         assert found is not None
         assert "device-allocate-hint is not supported" in found.problem
 
-    def test_device_objects_become_cards(self) -> None:
+    def test_device_objects_are_read_as_cards(self) -> None:
         facet, kind = DeviceObjects(), ServedKind("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 
         def gpu(minor: int, **fields: Any) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def shown_anew(news: ObjectChanges, *pods: Pod) -> list[Pod]:
 
 
 class TestWholeGpus:
-    """Where Device objects describe cards, pods with whole GPUs have theirs from there."""
+    """Where Device objects describe cards, pods with whole GPUs get theirs from them."""
 
     KIND = ServedKind("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 
@@ -207,7 +207,7 @@ class TestWholeGpus:
         devices = [{"type": "gpu", "minor": minor, "health": True, "resources": resources} for minor in minors]
         return {"metadata": {"name": "n1"}, "spec": {"devices": devices}}
 
-    def test_pods_are_shown_anew_when_the_first_card_comes_and_the_last_goes(self) -> None:
+    def test_pods_are_updated_when_the_first_card_is_added_and_the_last_removed(self) -> None:
         facet = DeviceObjects()
         whole = pod({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}})
         without = pod({"name": "c"})
@@ -219,13 +219,13 @@ class TestWholeGpus:
         assert shown_anew(facet.removed(self.KIND, "", "n1"), whole, without) == [whole]
         assert facet.enriched(whole, None) is whole
 
-    def test_pods_without_gpus_and_with_parts_of_them_are_left_alone(self) -> None:
+    def test_pods_without_gpus_and_with_gpu_shares_are_not_updated(self) -> None:
         facet = DeviceObjects()
         facet.updated(self.KIND, self.device(0))
         for other in (pod({"name": "c"}), pod(koordinator(gpu=50)), pod(limits(vgpu_number=1))):
             assert facet.enriched(other, None) is other
 
-    def test_what_they_hold_is_read(self) -> None:
+    def test_allocated_whole_gpus_are_read(self) -> None:
         text = '{"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}]}'
         whole = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
         assert pod(whole, node="n1", allocated=text).cards == ("1",)
@@ -241,7 +241,7 @@ REGISTER = "volcano.sh/node-vgpu-register"
 
 
 class TestNodes:
-    def test_a_device_plugin_registers_cards(self) -> None:
+    def test_device_plugin_registers_cards(self) -> None:
         text = "GPU-1,10,32000,NVIDIA-V100,true,hami-core:GPU-2,10,32000,NVIDIA-V100,false,hami-core:"
         found = node({REGISTER: text}, allocatable=OFFER)
         card = Card(VGPU, "GPU-1", 32000, 10, "NVIDIA-V100", "hami-core")
@@ -252,21 +252,21 @@ class TestNodes:
         (card,) = node({REGISTER: "GPU-1,10,32000,NVIDIA-V100,true:"}, allocatable=OFFER).cards
         assert (card.mode, card.healthy) == ("hami-core", True)
 
-    def test_cards_in_mig_mode_serve_nobody(self) -> None:
+    def test_cards_in_mig_mode_are_not_allocated(self) -> None:
         (card,) = node({REGISTER: "GPU-1,10,32000,NVIDIA-A100,true,mig:"}, allocatable=OFFER).cards
         assert (card.mode, card.healthy) == ("mig", False)
 
-    def test_a_device_plugin_that_offers_nothing_has_nothing(self) -> None:
+    def test_node_of_a_device_plugin_without_devices_has_no_cards(self) -> None:
         text = "GPU-1,10,32000,NVIDIA-V100,true,hami-core:"
         for name in OFFER:
             assert node({REGISTER: text}, allocatable={**OFFER, name: 0}).cards == ()
 
-    def test_one_card_that_cannot_be_read_harms_only_itself(self) -> None:
+    def test_unreadable_card_affects_no_other_card(self) -> None:
         found = node({REGISTER: "GPU-1,ten,32000,V100,true:GPU-2,10,32000,V100,true:"}, allocatable=OFFER)
         assert [card.id for card in found.cards] == ["GPU-2"]
         assert "'GPU-1,ten,32000,V100,true' is not a GPU" in found.problems[0]
 
-    def test_the_first_gpu_sharing_counts_equal_cards(self) -> None:
+    def test_first_gpu_sharing_counts_equal_cards(self) -> None:
         capacity = {"volcano.sh/gpu-memory": "3000", "volcano.sh/gpu-number": "3"}
         found = node({"volcano.sh/gpu-unhealthy-ids": "1"}, capacity=capacity)
         assert [(card.id, card.memory, card.healthy) for card in found.cards] == [
@@ -276,10 +276,10 @@ class TestNodes:
         ]
 
 
-class TestWhatPodsHold:
-    """What a binding tells a pod is what is read back from it."""
+class TestRecordedAllocations:
+    """The annotations of a binding are read back as the same allocation."""
 
-    def test_vgpu(self) -> None:
+    def test_recorded_vgpu_allocation_is_read_back(self) -> None:
         asked = DeviceNeed(VGPU, (CardShare(count=2, memory=300, cores=30), CardShare(memory=10)))
         one, two = CardHold(VGPU, "GPU-1", 300, 30), CardHold(VGPU, "GPU-2", 300, 30)
         three = CardHold(VGPU, "GPU-2", 10, 0)
@@ -296,18 +296,18 @@ class TestWhatPodsHold:
         assert pod(limits(vgpu_number=2), node="n1", ids=ids).cards == ("GPU-1", "GPU-2", "GPU-2")
         assert pod(limits(vgpu_number=2), ids=ids).cards == ()
 
-    def test_instances_of_a_divided_card_are_held_of_the_card(self) -> None:
+    def test_instances_of_a_divided_card_are_charged_to_the_card(self) -> None:
         ids = "GPU-1[1g.5gb-0],NVIDIA,5000,0:odd,1:"
         assert pod(limits(vgpu_number=1), node="n", ids=ids).cards == ("GPU-1",)
 
-    def test_gpu_share(self) -> None:
+    def test_recorded_gpu_share_is_read_back(self) -> None:
         hold = CardHold(SHARE, "3", 500, 0)
         asked = DeviceNeed(SHARE, (CardShare(memory=500),))
         told = dict(annotations_of(asked, ((hold,),), "n1", {}, 1.5))
         assert told == {"volcano.sh/predicate-time": "1500000000", "volcano.sh/gpu-index": "3"}
         assert pod(limits(gpu_memory=500), node="n1", index="3").cards == ("3",)
 
-    def test_koordinator(self) -> None:
+    def test_recorded_koordinator_allocation_is_read_back(self) -> None:
         asked = DeviceNeed(KOORDINATOR, (CardShare(count=2, percent=50, cores=50),))
         holds = (CardHold(KOORDINATOR, "0", 80, 50), CardHold(KOORDINATOR, "1", 80, 50))
         ((key, text),) = annotations_of(asked, (holds,), "n1", {"0": 160, "1": 160}, 1.0)
@@ -322,7 +322,7 @@ class TestWhatPodsHold:
         }
         assert pod(koordinator(gpu=100), node="n1", allocated=text).cards == ("0", "1")
 
-    def test_memory_alone_is_told_in_percent_too(self) -> None:
+    def test_memory_alone_is_recorded_in_percent_too(self) -> None:
         hold = CardHold(KOORDINATOR, "0", 50, 0)
         asked = DeviceNeed(KOORDINATOR, (CardShare(memory=50),))
         ((_, text),) = annotations_of(asked, ((hold,),), "n1", {"0": 160}, 1.0)
@@ -330,5 +330,5 @@ class TestWhatPodsHold:
         assert msgspec.json.decode(text) == {"gpu": [{"minor": 0, "resources": resources}]}
 
     @pytest.mark.parametrize("text", ["", "gpu", '{"gpu": 1}', '{"gpu": [{"minor": "0"}]}'])
-    def test_what_cannot_be_read_holds_nothing(self, text: str) -> None:
+    def test_unreadable_allocation_holds_nothing(self, text: str) -> None:
         assert pod(koordinator(gpu=100), node="n1", allocated=text).cards == ()

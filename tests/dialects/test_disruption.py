@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: what they allow, whom they count, and that a broken one protects."""
+"""PodDisruptionBudgets: allowed disruptions, counted pods, and protection by unreadable budgets."""
 
 from __future__ import annotations
 
@@ -55,29 +55,27 @@ def told(door: Intake) -> list[str]:
     return [notice.message for notice in door.drain_warnings()]
 
 
-# What it allows.
+# Allowed disruptions.
 
 
-def test_a_budget_allows_what_the_controller_grants() -> None:
+def test_budget_allows_the_disruptions_of_its_status() -> None:
     status = {"disruptionsAllowed": 2, "observedGeneration": 3, "disruptedPods": {"a": "2030-01-01T00:00:00Z"}}
     found = the_budget(intake().disruption_budget(budget(status=status, generation=3)))
     assert found == DisruptionBudget("default", "b", 2, frozenset({"a"}))
 
 
 @pytest.mark.parametrize("status", [None, {}, {"disruptionsAllowed": 0}, {"disruptionsAllowed": -1}])
-def test_nothing_is_allowed_before_the_controller_has_spoken(status: Any) -> None:
+def test_budget_without_a_status_allows_no_disruption(status: Any) -> None:
     assert the_budget(intake().disruption_budget(budget(status=status))).allowed == 0
 
 
 @pytest.mark.parametrize(("seen", "allowed"), [(None, 0), (1, 0), (2, 5), (3, 5)])
-def test_nothing_is_allowed_while_the_controller_has_not_seen_the_latest_change(
-    seen: int | None, allowed: int
-) -> None:
+def test_budget_with_an_outdated_status_allows_no_disruption(seen: int | None, allowed: int) -> None:
     status = {"disruptionsAllowed": 5, **({} if seen is None else {"observedGeneration": seen})}
     assert the_budget(intake().disruption_budget(budget(status=status, generation=2))).allowed == allowed
 
 
-def test_what_changes_nothing_is_no_news() -> None:
+def test_unchanged_budget_is_no_event() -> None:
     door = intake()
     door.pod(pod("a", labels=WEB))
     door.disruption_budget(budget(status={"disruptionsAllowed": 1}))
@@ -85,7 +83,7 @@ def test_what_changes_nothing_is_no_news() -> None:
     assert door.disruption_budget(budget(status=more)) == []
 
 
-def test_a_grant_that_changes_is_news_of_the_budget_alone() -> None:
+def test_changed_status_is_an_event_of_the_budget_only() -> None:
     door = intake()
     door.pod(pod("a", labels=WEB))
     door.disruption_budget(budget(status={"disruptionsAllowed": 1}))
@@ -93,7 +91,7 @@ def test_a_grant_that_changes_is_news_of_the_budget_alone() -> None:
     assert event == DisruptionBudgetUpdated(DisruptionBudget("default", "b", 0))
 
 
-def test_a_budget_that_is_gone_is_told_after_its_pods() -> None:
+def test_deletion_of_a_budget_is_reported_after_its_pods() -> None:
     door = intake()
     door.pod(pod("a", labels=WEB))
     door.disruption_budget(budget())
@@ -103,10 +101,10 @@ def test_a_budget_that_is_gone_is_told_after_its_pods() -> None:
     assert door.disruption_budget_removed("default", "b") == []
 
 
-# Whom it counts.
+# Counted pods.
 
 
-def test_pods_of_its_namespace_with_its_labels_are_counted_whichever_came_first() -> None:
+def test_pods_with_matching_labels_are_counted_in_any_order_of_arrival() -> None:
     door = intake()
     door.pod(pod("early", labels={**WEB, "index": "0"}))
     door.pod(pod("other", labels={"app": "db"}))
@@ -118,7 +116,7 @@ def test_pods_of_its_namespace_with_its_labels_are_counted_whichever_came_first(
     assert counted(door.pod(pod("unlike", labels={"app": "db", "index": "1"}))) == {"unlike": ()}
 
 
-def test_a_pod_that_several_budgets_count_names_them_all() -> None:
+def test_pod_counted_by_several_budgets_names_them_all() -> None:
     door = intake()
     door.disruption_budget(budget("z"))
     door.disruption_budget(budget("a", selector={}))
@@ -127,27 +125,27 @@ def test_a_pod_that_several_budgets_count_names_them_all() -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, WEB])
-def test_an_empty_selector_means_every_pod_of_the_namespace(labels: dict[str, str]) -> None:
+def test_empty_selector_matches_every_pod_of_the_namespace(labels: dict[str, str]) -> None:
     door = intake()
     door.pod(pod("p", labels=labels))
     assert counted(door.disruption_budget(budget(selector={}))) == {"p": ("b",)}
 
 
 @pytest.mark.parametrize("selector", [None, "absent"])
-def test_no_selector_means_no_pod(selector: str | None) -> None:
+def test_absent_selector_matches_no_pod(selector: str | None) -> None:
     door = intake()
     door.pod(pod("p", labels=WEB))
     assert counted(door.disruption_budget(budget(selector=selector))) == {}
     assert told(door) == []
 
 
-def test_a_pod_without_labels_is_counted_by_nobody_who_asks_for_one() -> None:
+def test_pod_without_labels_is_not_counted_by_a_budget_with_a_label_selector() -> None:
     door = intake()
     door.disruption_budget(budget())
     assert counted(door.pod(pod("p"))) == {"p": ()}
 
 
-def test_a_selector_that_changes_lets_some_go_and_takes_others_in() -> None:
+def test_changed_selector_changes_the_counted_pods() -> None:
     door = intake()
     for name, labels in (("web", WEB), ("db", {"app": "db"}), ("none", {})):
         door.pod(pod(name, labels=labels))
@@ -156,7 +154,7 @@ def test_a_selector_that_changes_lets_some_go_and_takes_others_in() -> None:
     assert counted(door.disruption_budget(budget(selector=selector))) == {"web": (), "db": ("b",), "none": ("b",)}
 
 
-def test_a_pod_that_is_labelled_otherwise_is_counted_otherwise() -> None:
+def test_changed_labels_of_a_pod_change_its_budgets() -> None:
     door = intake()
     door.disruption_budget(budget())
     door.pod(pod("p", labels=WEB))
@@ -164,7 +162,7 @@ def test_a_pod_that_is_labelled_otherwise_is_counted_otherwise() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_finished_is_counted_by_nobody(phase: str) -> None:
+def test_finished_pod_is_not_counted(phase: str) -> None:
     door = intake()
     door.disruption_budget(budget())
     door.pod(pod("p", labels=WEB, node="n", phase="Running"))
@@ -172,7 +170,7 @@ def test_a_pod_that_has_finished_is_counted_by_nobody(phase: str) -> None:
     assert counted(door.disruption_budget(budget(selector={}))) == {}
 
 
-def test_a_pod_that_is_gone_is_counted_by_nobody_and_a_namesake_by_its_own_labels() -> None:
+def test_deleted_pod_is_not_counted_and_a_namesake_is_counted_by_its_own_labels() -> None:
     door = intake()
     door.disruption_budget(budget())
     door.pod(pod("p", labels=WEB))
@@ -182,7 +180,7 @@ def test_a_pod_that_is_gone_is_counted_by_nobody_and_a_namesake_by_its_own_label
     assert counted(door.disruption_budget(budget())) == {}
 
 
-def test_labels_that_nobody_had_for_a_while_are_judged_by_what_holds_now() -> None:
+def test_labels_unused_for_a_while_match_the_present_selectors() -> None:
     door = intake()
     door.disruption_budget(budget())
     door.pod(pod("p", labels=WEB))
@@ -194,7 +192,7 @@ def test_labels_that_nobody_had_for_a_while_are_judged_by_what_holds_now() -> No
     assert counted(door.pod(pod("r", labels=WEB))) == {"r": ("b",)}
 
 
-def test_a_namespace_through_which_many_pods_have_gone_is_judged_no_otherwise() -> None:
+def test_namespace_with_many_former_pods_is_matched_correctly() -> None:
     door = intake()
     door.disruption_budget(budget())
     door.pod(pod("stays", labels={**WEB, "index": "-1"}))
@@ -205,10 +203,10 @@ def test_a_namespace_through_which_many_pods_have_gone_is_judged_no_otherwise() 
     assert counted(door.disruption_budget_removed("default", "b")) == {"stays": ("c",), "p": ("c",)}
 
 
-# What cannot be read protects, and harms only itself.
+# An unreadable object protects its own pods and affects no other.
 
 
-def test_a_pod_that_cannot_be_decoded_any_more_is_counted_as_before() -> None:
+def test_pod_that_becomes_undecodable_is_counted_as_before() -> None:
     door = intake()
     door.pod(pod("p", labels=WEB, node="n"))
     door.disruption_budget(budget())
@@ -216,7 +214,7 @@ def test_a_pod_that_cannot_be_decoded_any_more_is_counted_as_before() -> None:
     assert counted(door.disruption_budget_removed("default", "b")) == {"p": ()}
 
 
-def test_a_budget_that_cannot_be_decoded_any_more_allows_nothing_to_those_that_it_counted() -> None:
+def test_budget_that_becomes_undecodable_allows_no_disruption_of_its_pods() -> None:
     door = intake()
     door.pod(pod("p", labels=WEB))
     door.disruption_budget(budget(status={"disruptionsAllowed": 3}))
@@ -237,7 +235,7 @@ def test_a_budget_that_cannot_be_decoded_any_more_allows_nothing_to_those_that_i
         ({**budget(), "spec": ["x"]}, 'spec is ["x"]; it protects no pod'),
     ],
 )
-def test_a_selector_that_cannot_be_read_counts_nobody_and_is_told(document: dict[str, Any], complaint: str) -> None:
+def test_unreadable_selector_matches_no_pod_and_is_reported(document: dict[str, Any], complaint: str) -> None:
     door = intake()
     door.pod(pod("p", labels=WEB))
     assert counted(door.disruption_budget(document)) == {}
@@ -253,7 +251,7 @@ def test_a_selector_that_cannot_be_read_counts_nobody_and_is_told(document: dict
         ({"disruptionsAllowed": 0, "disruptedPods": ["p"]}, 'status.disruptedPods is ["p"]; it is ignored'),
     ],
 )
-def test_a_status_that_cannot_be_read_allows_nothing_to_those_that_it_counts(status: Any, complaint: str) -> None:
+def test_unreadable_status_allows_no_disruption(status: Any, complaint: str) -> None:
     door = intake()
     door.pod(pod("p", labels=WEB))
     events = door.disruption_budget(budget(status=status))
@@ -263,7 +261,7 @@ def test_a_status_that_cannot_be_read_allows_nothing_to_those_that_it_counts(sta
     assert message.startswith(f"PodDisruptionBudget default/b: {complaint}")
 
 
-def test_what_is_wrong_with_a_budget_is_told_once_and_not_after_it_has_been_put_right() -> None:
+def test_fault_of_a_budget_is_reported_once_and_not_after_its_correction() -> None:
     door = intake()
     door.disruption_budget(budget(selector="web"))
     assert len(told(door)) == 1
@@ -274,7 +272,7 @@ def test_what_is_wrong_with_a_budget_is_told_once_and_not_after_it_has_been_put_
     assert told(door) == []
 
 
-# Many of both.
+# Many pods and budgets.
 
 LABELS = st.dictionaries(st.sampled_from(["app", "tier", "index"]), st.sampled_from(["a", "b"]), max_size=2)
 REQUIREMENTS = st.one_of(
@@ -305,7 +303,7 @@ STEPS = st.lists(
 def test_after_every_step_each_pod_names_exactly_the_budgets_that_select_it(
     steps: list[tuple[str, str, Any]],
 ) -> None:
-    """Against the definition, asked anew of every pair."""
+    """The reference matches every pair from scratch."""
     door = intake()
     pods: dict[str, Mapping[str, str]] = {}
     selectors: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What the user documentation shows can be applied as it stands, and nothing is held against it."""
+"""Examples of the user documentation: they can be applied unchanged and without warnings."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def served(document: dict[str, Any]) -> ServedKind:
 
 
 @pytest.mark.parametrize("document", OBJECTS, ids=lambda document: document["kind"])
-def test_an_example_is_read_without_a_complaint(document: dict[str, Any]) -> None:
+def test_example_is_read_without_a_warning(document: dict[str, Any]) -> None:
     door = Intake(["phalanx"])
     events = door.account(served(document), document)
     assert any(isinstance(event, AccountUpdated) and event.account.source for event in events)
     assert door.drain_warnings() == []
 
 
-def test_there_is_an_example_of_each_kind() -> None:
+def test_example_of_each_kind_exists() -> None:
     assert {document["kind"] for document in OBJECTS} == {"Queue", "ElasticQuota", "ElasticQuotaTree"}
 
 
-def test_the_example_of_a_budget_is_one() -> None:
+def test_example_of_a_budget_is_read() -> None:
     budgets = [
         annotations[BUDGET]
         for example in examples()
@@ -65,7 +65,7 @@ def test_the_example_of_a_budget_is_one() -> None:
     assert [parse_budget(text)[1] for text in budgets] == [[]]
 
 
-def test_the_example_of_limits_on_eviction_is_one() -> None:
+def test_example_of_eviction_limits_is_read() -> None:
     (limits,) = [
         annotations
         for example in examples()
@@ -76,7 +76,7 @@ def test_the_example_of_limits_on_eviction_is_one() -> None:
     assert (account.min_run_time, account.eviction_rate) == (600, EvictionRate(10, 60))
 
 
-def test_the_examples_of_topologies_are_read_without_a_complaint() -> None:
+def test_examples_of_topologies_are_read_without_a_warning() -> None:
     seen: list[str] = []
     for document in documents("topology.md"):
         if document.get("kind") == "HyperNode":

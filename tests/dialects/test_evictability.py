@@ -1,4 +1,4 @@
-"""What pods say about being evicted: read where it can be read, and never a way to lose what was to be kept."""
+"""Eviction settings of pods: readable ones apply, and unreadable ones protect."""
 
 from __future__ import annotations
 
@@ -34,46 +34,46 @@ def told(door: Intake) -> list[str]:
     return [f"{notice.reason}: {notice.message}" for notice in door.drain_warnings()]
 
 
-# When it began.
+# Start of a pod.
 
 
-def test_a_pod_runs_since_its_node_took_it_and_is_bound_since_it_was_scheduled() -> None:
+def test_run_time_counts_from_the_kubelets_start_and_binding_from_the_scheduled_condition() -> None:
     status = {"startTime": format_time(EPOCH + 9), "conditions": [scheduled()]}
     found = read_pod(node="n1", phase="Running", status=status)
     assert (found.started, found.bound) == (EPOCH + 9, EPOCH + 5)
 
 
 @pytest.mark.parametrize("conditions", [[], [scheduled("False")], [scheduled(since=None)]])
-def test_a_pod_that_nobody_scheduled_is_bound_since_it_started(conditions: list[dict[str, Any]]) -> None:
+def test_pod_bound_without_a_scheduler_is_bound_since_its_start(conditions: list[dict[str, Any]]) -> None:
     status = {"startTime": format_time(EPOCH + 9), "conditions": conditions}
     assert read_pod(node="n1", status=status).bound == EPOCH + 9
 
 
-def test_a_pod_without_a_node_is_not_bound_whatever_its_status_says() -> None:
+def test_pod_without_a_node_is_not_bound_whatever_its_status() -> None:
     found = read_pod(status={"conditions": [scheduled()]})
     assert (found.started, found.bound) == (0, 0)
 
 
-def test_times_that_are_null_are_unknown_and_no_fault() -> None:
+def test_null_times_are_unknown_and_no_fault() -> None:
     read = decode(pod_document(node="n1", status={"startTime": None, "conditions": [scheduled(since=None)]}))
     decoder = PodDecoder()
     found = decoder.pod(read, decoder.template(read), "")
     assert (read.faults, found.started, found.bound) == ((), 0, 0)
 
 
-# When it ends.
+# End of a pod.
 
 
-def test_a_pod_that_says_nothing_gets_half_a_minute() -> None:
+def test_pod_without_a_grace_period_has_half_a_minute() -> None:
     assert (read_pod().grace, read_pod().leaves) == (30, 0)
 
 
 @pytest.mark.parametrize(("stated", "given"), [(0, 0), (600, 600), (-1, 1), (None, 30), (10**30, 2**31 - 1)])
-def test_a_pod_gets_the_grace_that_it_states(stated: int | None, given: int) -> None:
+def test_pod_has_its_stated_grace_period(stated: int | None, given: int) -> None:
     assert read_pod(terminationGracePeriodSeconds=stated).grace == given
 
 
-def test_a_terminating_pod_has_the_grace_that_it_was_given_and_leaves_when_that_is_over() -> None:
+def test_terminating_pod_ends_when_its_grace_period_is_over() -> None:
     document = pod_document(node="n1", terminationGracePeriodSeconds=600)
     document["metadata"] |= {"deletionTimestamp": format_time(EPOCH + 50), "deletionGracePeriodSeconds": 5}
     decoder, read = PodDecoder(), decode(document)
@@ -81,28 +81,28 @@ def test_a_terminating_pod_has_the_grace_that_it_was_given_and_leaves_when_that_
     assert (found.terminating, found.leaves, found.grace) == (True, EPOCH + 50, 5)
 
 
-# What its owner says.
+# Settings of the owner.
 
 
 @pytest.mark.parametrize("place", ["annotations", "labels"])
 @pytest.mark.parametrize(
     ("value", "answer"), [("true", True), ("1", True), ("false", False), ("False", False), ("0", False)]
 )
-def test_its_owner_may_forbid_that_a_pod_is_evicted(place: str, value: str, answer: bool) -> None:
+def test_owner_can_forbid_the_eviction_of_a_pod(place: str, value: str, answer: bool) -> None:
     assert read_pod(**{place: {PREEMPTABLE: value}}).preemptable is answer
 
 
-def test_nothing_said_forbids_nothing() -> None:
+def test_pod_without_settings_is_evictable() -> None:
     assert read_pod().preemptable
 
 
-def test_the_annotation_is_heard_before_the_label() -> None:
+def test_annotation_precedes_the_label() -> None:
     assert not read_pod(annotations={PREEMPTABLE: "false"}, labels={PREEMPTABLE: "true"}).preemptable
     assert read_pod(annotations={PREEMPTABLE: "true"}, labels={PREEMPTABLE: "false"}).preemptable
 
 
 @pytest.mark.parametrize("value", ["no", "", "FALSE "])
-def test_a_word_that_is_neither_yes_nor_no_forbids_eviction_and_is_told(value: str) -> None:
+def test_unreadable_setting_forbids_eviction_and_is_reported(value: str) -> None:
     door = Intake(["phalanx"])
     (event,) = door.pod(pod(annotations={PREEMPTABLE: value}))
     assert isinstance(event, PodUpdated)
@@ -115,17 +115,17 @@ def test_a_word_that_is_neither_yes_nor_no_forbids_eviction_and_is_told(value: s
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("90s", 90), ("1h", 3600), ("1.5s", 2), ("0", 0)])
-def test_a_pod_may_ask_for_time_to_cool_down(value: str, seconds: int) -> None:
+def test_pod_can_have_a_cooldown(value: str, seconds: int) -> None:
     assert read_pod(labels={COOLDOWN: value}).cooldown == seconds
     assert read_pod(annotations={COOLDOWN: value}).cooldown == seconds
 
 
-def test_of_two_cooldowns_the_labels_holds() -> None:
+def test_cooldown_of_the_label_precedes_the_annotation() -> None:
     assert read_pod(labels={COOLDOWN: "1m"}, annotations={COOLDOWN: "2m"}).cooldown == 60
 
 
 @pytest.mark.parametrize(("value", "advice"), [("soon", "is not a duration such as 30s"), ("-5m", "is negative")])
-def test_a_cooldown_that_is_none_is_passed_over_and_told(value: str, advice: str) -> None:
+def test_invalid_cooldown_is_ignored_and_reported(value: str, advice: str) -> None:
     door = Intake(["phalanx"])
     (event,) = door.pod(pod(labels={COOLDOWN: value}))
     assert isinstance(event, PodUpdated)
@@ -136,12 +136,12 @@ def test_a_cooldown_that_is_none_is_passed_over_and_told(value: str, advice: str
 
 
 @pytest.mark.parametrize("text", [format_time(EPOCH + 7), "2030-03-17T18:46:47+01:00", "2030-03-17T17:46:47.9Z"])
-def test_a_pod_says_when_its_work_was_last_saved(text: str) -> None:
+def test_checkpoint_time_of_a_pod_is_read(text: str) -> None:
     assert read_pod(annotations={CHECKPOINT: text}).checkpoint == EPOCH + 7
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2030-03-17T17:46:47", "2030-03-17", "1900000007"])
-def test_a_checkpoint_that_is_no_time_with_a_zone_is_passed_over_and_told(text: str) -> None:
+def test_checkpoint_without_a_time_zone_is_ignored_and_reported(text: str) -> None:
     door = Intake(["phalanx"])
     (event,) = door.pod(pod(annotations={CHECKPOINT: text}))
     assert isinstance(event, PodUpdated)
@@ -152,7 +152,7 @@ def test_a_checkpoint_that_is_no_time_with_a_zone_is_passed_over_and_told(text: 
     ]
 
 
-def test_a_pod_that_changes_in_other_ways_is_not_told_again() -> None:
+def test_other_changes_of_a_pod_cause_no_further_report() -> None:
     door = Intake(["phalanx"])
     door.pod(pod(annotations={CHECKPOINT: "17:46"}))
     assert len(told(door)) == 1
@@ -160,7 +160,7 @@ def test_a_pod_that_changes_in_other_ways_is_not_told_again() -> None:
     assert told(door) == []
 
 
-def test_what_has_been_put_right_and_wrong_again_is_told_again() -> None:
+def test_fault_that_returns_after_its_correction_is_reported_again() -> None:
     door = Intake(["phalanx"])
     door.pod(pod(annotations={COOLDOWN: "soon"}))
     assert len(told(door)) == 1
@@ -169,7 +169,7 @@ def test_what_has_been_put_right_and_wrong_again_is_told_again() -> None:
     assert len(told(door)) == 1
 
 
-# What must not be evicted at all.
+# Pods that are never evicted.
 
 
 def owned_by(kind: str, controller: bool = True) -> Pod:
@@ -180,7 +180,7 @@ def owned_by(kind: str, controller: bool = True) -> Pod:
     return decoder.pod(read, decoder.template(read), "")
 
 
-def test_the_pods_of_a_daemon_set_belong_to_their_node() -> None:
+def test_daemon_set_pods_belong_to_their_node() -> None:
     assert owned_by("DaemonSet").fixture
     assert not owned_by("DaemonSet", controller=False).fixture
     assert not owned_by("StatefulSet").fixture
@@ -210,14 +210,14 @@ def test_static_pods_belong_to_their_node_and_are_critical() -> None:
         ({**NODE, "name": "n2"}, MIRROR),
         ({**NODE, "controller": False}, MIRROR),
         ({**NODE, "apiVersion": "example.com/v1"}, MIRROR),
-        (NODE, {}),  # anybody may write an owner later on, but nobody that annotation
+        (NODE, {}),  # any user can add an owner later, but not that annotation
     ],
 )
-def test_nobody_makes_a_pod_static_by_saying_so(owner: dict[str, Any] | None, annotations: dict[str, str]) -> None:
+def test_annotation_alone_makes_no_pod_static(owner: dict[str, Any] | None, annotations: dict[str, str]) -> None:
     assert static(owner, annotations) == (False, False)
 
 
-def test_a_pod_without_a_node_is_not_static_whatever_it_says() -> None:
+def test_pod_without_a_node_is_not_static_whatever_its_annotations() -> None:
     assert static({**NODE, "name": ""}, MIRROR, node="") == (False, False)
 
 
@@ -231,28 +231,28 @@ CRITICAL = [
 
 
 @pytest.mark.parametrize(("spec", "answer"), CRITICAL)
-def test_what_the_cluster_itself_needs_is_critical(spec: dict[str, Any], answer: bool) -> None:
+def test_system_pods_of_the_cluster_are_critical(spec: dict[str, Any], answer: bool) -> None:
     assert read_pod(namespace="kube-system", **spec).critical is answer
 
 
 @pytest.mark.parametrize(("spec", "answer"), CRITICAL)
-def test_nothing_is_critical_in_a_tenants_namespace(spec: dict[str, Any], answer: bool) -> None:
+def test_no_pod_in_a_tenants_namespace_is_critical(spec: dict[str, Any], answer: bool) -> None:
     assert not read_pod(**spec).critical
     decoder, read = PodDecoder(DialectOptions(system_namespaces=("default",))), pod(**spec)
     assert decoder.pod(read, decoder.template(read), "").critical is answer
 
 
-# What cannot be read.
+# Unreadable pods.
 
 
-def test_a_pod_whose_labels_cannot_be_read_may_be_one_that_must_not_be_evicted() -> None:
+def test_pod_with_unreadable_labels_is_not_evicted() -> None:
     document = pod_document(node="n1")
     document["metadata"]["labels"] = ["preemptable"]
     decoder, read = PodDecoder(), decode(document)
     assert not decoder.pod(read, decoder.template(read), "").preemptable
 
 
-def test_a_pod_that_cannot_be_decoded_is_not_evicted_and_keeps_what_was_known_of_it() -> None:
+def test_undecodable_pod_is_not_evicted_and_keeps_its_known_fields() -> None:
     door = Intake(["phalanx"])
     status = {"startTime": format_time(EPOCH + 9), "conditions": [scheduled()]}
     annotations = {COOLDOWN: "10m", CHECKPOINT: format_time(EPOCH + 60)}

@@ -1,4 +1,4 @@
-"""Spark and others whose leader makes the rest: from their objects to room that is held, and through a restart."""
+"""Spark and other leaders that create their members: from objects to claimed room, and through a restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ NAME = "scheduling.k8s.io/group-name"
 
 
 class World:
-    """Objects go in; the driver's binding comes back as the API shows it. `distrusted` is what was not ours."""
+    """A scheduler fed with objects; the driver's binding returns as the API shows it. `distrusted` lists foreign
+    claims.
+    """
 
     def __init__(self, nodes: int = 2, cpu: int = 4, signer: Signer = SIGNER) -> None:
         self.distrusted: list[str] = []
@@ -83,7 +85,7 @@ class World:
         )
 
     def cycle(self) -> World:
-        """One plan, and the API's answers to its bindings."""
+        """Run one plan, and apply the API's answers to its bindings."""
         for bind in self.scheduler.cycle(float(self.now)).binds:
             details = self.documents[f"pod {bind.name}"]
             assert bind.gang is not None
@@ -102,7 +104,7 @@ class World:
         return self
 
     def restart(self, order: int = 1) -> World:
-        """A new process sees all objects, in one order or the other."""
+        """Start a new process that sees all objects, in one order or the other."""
         self.begin()
         for key in sorted(self.documents)[::order]:
             kind, _, name = key.partition(" ")
@@ -113,7 +115,7 @@ class World:
         return self
 
     def held(self) -> list[str]:
-        """The nodes on which room is held."""
+        """Return the nodes with claimed room."""
         return sorted(each.nominated_node for each in self.state.pods.placeholders.values() if each.nominated_node)
 
     def expected(self) -> int:
@@ -127,15 +129,16 @@ SPARK: dict[str, Any] = {"minMember": 1, "minResources": {"cpu": "4", "memory": 
 
 
 class TestSpark:
-    def test_the_operators_group_tells_how_much_room_the_executors_need(self) -> None:
+    def test_group_of_the_spark_operator_states_the_room_of_the_executors(self) -> None:
         world = World().group(**SPARK).driver().cycle()
         assert world.where("app-driver")
         assert len(world.held()) == 3
 
     @pytest.mark.parametrize("memory", ["512m", None, "2Gi"])
-    def test_an_amount_of_memory_that_cannot_be_is_not_believed(self, memory: str | None) -> None:
-        """The Spark operator reads Spark's units as Kubernetes': `512m`, and `8g` not at all. A sum that leaves
-        nothing is one."""
+    def test_impossible_amount_of_memory_is_ignored(self, memory: str | None) -> None:
+        """The Spark operator reads Spark's units as Kubernetes': `512m`, and `8g` not at all. A sum without a
+        remainder is an error.
+        """
         stated = {"cpu": "4", **({"memory": memory} if memory else {})}
         world = World(nodes=3).group(minMember=1, minResources=stated)
         world.driver(memory="2Gi").cycle()
@@ -143,12 +146,12 @@ class TestSpark:
         assert usages == {0 if memory == "2Gi" else 2 * 2**30}
         assert len(world.held()) == 3
 
-    def test_a_cluster_without_room_for_them_starts_no_driver(self) -> None:
+    def test_cluster_without_room_for_executors_starts_no_driver(self) -> None:
         world = World(nodes=1, cpu=3).group(**SPARK).driver().cycle()
         assert world.where("app-driver") == ""
         assert world.held() == []
 
-    def test_executors_take_their_places(self) -> None:
+    def test_executors_use_their_claimed_room(self) -> None:
         world = World().group(**SPARK).driver().cycle()
         for number in range(3):
             world.executor(number)
@@ -156,29 +159,29 @@ class TestSpark:
         assert all(world.where(f"app-exec-{number}") for number in range(3))
         assert world.expected() == 0
 
-    def test_the_driver_may_say_how_many_and_how_large_they_are(self) -> None:
-        """As `spark.kubernetes.driver.annotation.phalanx.dev/...`, where nobody makes a group that says it."""
+    def test_driver_can_state_the_number_and_size_of_executors(self) -> None:
+        """By `spark.kubernetes.driver.annotation.phalanx.dev/...`, where no group states it."""
         said = {"phalanx.dev/expected-members": "5", "phalanx.dev/expected-requests": '{"cpu": "500m"}'}
         world = World().group(minMember=1).driver(annotations=said).cycle()
         assert len(world.held()) == 5
 
-    def test_a_number_alone_shares_what_min_resources_leave(self) -> None:
+    def test_number_alone_divides_the_remaining_min_resources(self) -> None:
         said = {"phalanx.dev/expected-members": "6"}
         world = World().group(**SPARK).driver(annotations=said)
         assert {record.pod.usage[0] for record in world.state.pods.placeholders.values()} == {("cpu", 500)}
 
-    def test_a_group_without_min_resources_expects_nobody(self) -> None:
+    def test_group_without_min_resources_expects_no_member(self) -> None:
         world = World().group(minMember=1).driver().cycle()
         assert world.where("app-driver")
         assert world.expected() == 0
 
-    def test_other_groups_ask_for_it(self) -> None:
+    def test_groups_of_other_dialects_expect_members_on_request(self) -> None:
         asks = {"phalanx.dev/expected-members": "min-resources"}
         world = World().group(annotations=asks, **SPARK)
         world.pod("jm", annotations={NAME: "app"}, containers=[container(cpu="1")]).cycle()
         assert len(world.held()) == 3
 
-    def test_and_without_asking_get_what_they_had(self) -> None:
+    def test_groups_without_the_request_are_unchanged(self) -> None:
         world = World().group(**SPARK).pod("jm", annotations={NAME: "app"}, containers=[container(cpu="1")]).cycle()
         assert world.where("jm")
         assert world.expected() == 0
@@ -202,7 +205,7 @@ class TestNativeSpark:
         containers = [container(cpu="1")]
         return world.pod(name, labels=labels, annotations={}, containers=containers, created=EPOCH + number)
 
-    def test_the_driver_starts_with_room_for_its_executors_and_they_take_it(self) -> None:
+    def test_driver_starts_with_room_for_its_executors_which_use_it(self) -> None:
         world = self.driver(World()).cycle()
         assert world.where("spark-1-driver")
         assert len(world.held()) == 3
@@ -212,11 +215,11 @@ class TestNativeSpark:
         assert all(world.where(f"spark-1-exec-{number}") for number in (1, 2, 3))
         assert world.expected() == 0
 
-    def test_without_that_room_it_waits(self) -> None:
+    def test_driver_without_room_for_its_executors_waits(self) -> None:
         world = self.driver(World(nodes=1, cpu=3)).cycle()
         assert world.where("spark-1-driver") == ""
 
-    def test_many_drivers_never_fill_a_cluster_in_which_no_executor_runs(self) -> None:
+    def test_many_drivers_leave_room_for_executors(self) -> None:
         """Four apps of four pods, room for eight: two run, each with all its executors."""
         world = World()
         apps = [f"spark-{number}" for number in range(4)]
@@ -233,7 +236,7 @@ class TestNativeSpark:
         assert world.cycle().expected() == 6, "of the two that wait"
 
     def test_executors_beyond_the_number_are_surplus(self) -> None:
-        """Dynamic allocation asks for more than the driver said."""
+        """Dynamic allocation creates more than the driver stated."""
         world = self.driver(World(nodes=1, cpu=5)).cycle()
         for number in range(1, 7):
             self.executor(world, number)
@@ -241,13 +244,13 @@ class TestNativeSpark:
         assert sum(bool(world.where(f"spark-1-exec-{number}")) for number in range(1, 7)) == 4
 
     @pytest.mark.parametrize("order", [1, -1])
-    def test_a_restart_of_the_scheduler_changes_nothing(self, order: int) -> None:
+    def test_restart_of_the_scheduler_changes_nothing(self, order: int) -> None:
         world = self.executor(self.driver(World()).cycle(), 1).cycle()
         held = world.held()
         assert len(held) == 2
         assert world.restart(order).held() == held
 
-    def test_what_is_not_claimed_in_time_is_given_back(self) -> None:
+    def test_unused_room_is_released_after_its_time(self) -> None:
         world = self.driver(World()).cycle()
         world.now += 300
         assert world.cycle().held() == []
@@ -255,7 +258,7 @@ class TestNativeSpark:
 
 class TestRestart:
     @pytest.mark.parametrize("order", [1, -1])
-    def test_room_is_held_on_the_same_nodes(self, order: int) -> None:
+    def test_room_is_claimed_on_the_same_nodes_after_a_restart(self, order: int) -> None:
         world = World().group(**SPARK).driver().cycle()
         held = world.held()
         world.restart(order)
@@ -263,26 +266,26 @@ class TestRestart:
         assert world.cycle().held() == held
 
     @pytest.mark.parametrize("order", [1, -1])
-    def test_what_was_claimed_is_not_held_again(self, order: int) -> None:
+    def test_used_room_is_not_claimed_again_after_a_restart(self, order: int) -> None:
         world = World().group(**SPARK).driver().cycle().executor(0).cycle()
         held = world.held()
         assert len(held) == 2
         assert world.restart(order).held() == held
 
-    def test_its_time_goes_on(self) -> None:
+    def test_time_of_claims_continues_after_a_restart(self) -> None:
         world = World().group(**SPARK).driver().cycle().restart()
         assert world.scheduler.next_recheck == EPOCH + 300
         world.now += 300
         world.cycle()
         assert world.expected() == 0
 
-    def test_one_that_died_in_the_meantime_holds_nothing(self) -> None:
+    def test_driver_deleted_during_a_restart_claims_nothing(self) -> None:
         world = World().group(**SPARK).driver().cycle()
         world.documents["pod app-driver"]["phase"] = "Failed"
         assert world.restart().expected() == 0
 
-    def test_what_the_owner_of_a_pod_writes_holds_nothing(self) -> None:
-        """Nor does what was copied from another app's driver."""
+    def test_claim_annotation_by_the_owner_of_a_pod_claims_nothing(self) -> None:
+        """A copy from another app's driver claims nothing either."""
         world = World().group(**SPARK).driver().cycle()
         text = world.documents["pod app-driver"]["annotations"][HELD_ROOM]
         world.documents["pod app-driver"]["annotations"][HELD_ROOM] = text.replace(":1", ":9").replace(":2", ":9")
@@ -292,29 +295,29 @@ class TestRestart:
 
 class TestLeader:
     @pytest.mark.parametrize("end", [{"phase": "Succeeded"}, {"phase": "Failed"}, {"terminating": True}])
-    def test_when_it_ends_nobody_is_expected(self, end: dict[str, Any]) -> None:
+    def test_ended_leader_expects_no_member(self, end: dict[str, Any]) -> None:
         world = World().group(**SPARK).driver().cycle()
         world.pod("app-driver", **{**world.documents["pod app-driver"], **end})
         assert world.expected() == 0
 
-    def test_its_successor_expects_all_again(self) -> None:
+    def test_replacement_of_a_leader_expects_all_members_again(self) -> None:
         world = World().group(**SPARK).driver().cycle().executor(0).cycle()
         world.apply(world.intake.pod_removed("default", "app-driver", ""))
         world.apply(world.intake.pod_removed("default", "app-exec-0", ""))
         world.driver(uid="second", created=EPOCH + 100)
         assert world.expected() == 3
 
-    def test_an_executor_that_goes_is_not_expected_again(self) -> None:
+    def test_deleted_executor_is_not_expected_again(self) -> None:
         world = World().group(**SPARK).driver().cycle().executor(0).cycle()
         world.apply(world.intake.pod_removed("default", "app-exec-0", ""))
         assert world.expected() == 2
 
-    def test_a_group_that_goes_takes_them_along(self) -> None:
+    def test_deleted_group_removes_its_expected_members(self) -> None:
         world = World().group(**SPARK).driver().cycle()
         world.apply(world.intake.group_removed(VOLCANO, "default", "app"))
         assert world.expected() == 0
 
-    def test_another_schedulers_driver_expects_nobody_here(self) -> None:
+    def test_driver_of_another_scheduler_expects_no_member_here(self) -> None:
         assert World().group(**SPARK).driver(schedulerName="default-scheduler").expected() == 0
 
 
@@ -332,7 +335,7 @@ class TestBadInput:
             ("expected-timeout", "48h", "at most 60m"),
         ],
     )
-    def test_it_is_named_and_the_driver_starts(self, key: str, value: str, advice: str) -> None:
+    def test_bad_field_is_named_and_the_driver_starts(self, key: str, value: str, advice: str) -> None:
         said = {"phalanx.dev/expected-members": "1", f"phalanx.dev/{key}": value}
         world = World().group(minMember=1).driver(annotations=said)
         (warning,) = [each for each in world.intake.drain_warnings() if each.reason == "InvalidExpectedMembers"]
@@ -341,23 +344,23 @@ class TestBadInput:
         assert world.cycle().where("app-driver")
 
 
-class TestWhereRoomIsHeld:
+class TestClaimAnnotation:
     GANG = GangKey("default", "app")
 
-    def test_it_survives_the_way_there_and_back(self) -> None:
+    def test_claim_annotation_is_read_back_as_written(self) -> None:
         text = encode_held(["b", "a", "a"], SIGNER, "u", self.GANG)[HELD_ROOM]
         assert decode_held(text, SIGNER, "u", self.GANG) == ("a", "a", "b")
 
     @pytest.mark.parametrize(
         ("uid", "gang"), [("v", GANG), ("u", GangKey("default", "b")), ("u", GangKey("b", "app"))]
     )
-    def test_it_is_believed_nowhere_else(self, uid: str, gang: GangKey) -> None:
+    def test_claim_annotation_is_trusted_on_its_own_pod_only(self, uid: str, gang: GangKey) -> None:
         text = encode_held(["a"], SIGNER, "u", self.GANG)[HELD_ROOM]
         assert decode_held(text, SIGNER, uid, gang) is None
 
     @pytest.mark.parametrize("text", ["", "/", "x/a:1", "1.x/a:1", "\ud800/a:1"])
-    def test_what_we_have_not_written_is_nothing(self, text: str) -> None:
+    def test_foreign_claim_annotation_is_ignored(self, text: str) -> None:
         assert decode_held(text, SIGNER, "u", self.GANG) is None
 
-    def test_without_a_key_nothing_is_written(self) -> None:
+    def test_claim_annotation_is_not_written_without_a_key(self) -> None:
         assert encode_held(["a"], Signer(), "u", self.GANG) == {}

@@ -1,4 +1,4 @@
-"""PodGroups that the scheduler generates, as it recognizes them when it reads them back."""
+"""PodGroups that the scheduler generates, recognized when they are read back."""
 
 from __future__ import annotations
 

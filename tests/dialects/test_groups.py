@@ -43,7 +43,7 @@ CUSTOM = [X_K8S, SIGS, VOLCANO, KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
 
 
 @pytest.mark.parametrize("resource", CUSTOM, ids=lambda resource: resource.group)
-def test_every_family_is_read(resource: ServedKind) -> None:
+def test_group_of_every_family_is_read(resource: ServedKind) -> None:
     spec = read(resource, minMember=3, minResources={"cpu": "4", "memory": "8Gi", "pods": 3})
     assert (spec.gang, spec.min_member, spec.created, spec.problem) == ("g", 3, EPOCH, None)
     assert dict(spec.min_resources or ()) == {"cpu": 4000, "memory": 8 * 2**30, "pods": 3}
@@ -56,7 +56,7 @@ def test_every_family_is_read(resource: ServedKind) -> None:
     assert (spec.ref.namespace, spec.ref.name, spec.ref.uid) == ("default", "g", "uid-g")
 
 
-def test_what_volcanos_controller_writes_of_limits_is_kept_for_quotas() -> None:
+def test_limits_written_by_volcanos_controller_are_read_for_quotas() -> None:
     stated = {
         "cpu": "2",
         "requests.cpu": "2",
@@ -74,21 +74,21 @@ def test_what_volcanos_controller_writes_of_limits_is_kept_for_quotas() -> None:
 
 
 @pytest.mark.parametrize("resource", [*CUSTOM, NATIVE, NATIVE_1_36], ids=lambda resource: resource.group)
-def test_the_owner_of_a_group_may_forbid_that_its_members_are_evicted(resource: ServedKind) -> None:
+def test_owner_of_a_group_can_forbid_the_eviction_of_its_members(resource: ServedKind) -> None:
     assert read(resource).preemptable
     assert not read(resource, annotations={PREEMPTABLE: "false"}).preemptable
     assert not read(resource, labels={PREEMPTABLE: "false"}).preemptable
     assert read(resource, annotations={PREEMPTABLE: "true"}, labels={PREEMPTABLE: "false"}).preemptable
 
 
-def test_a_workloads_word_holds_for_all_its_groups() -> None:
+def test_setting_of_a_workload_applies_to_all_its_groups() -> None:
     policy: dict[str, Any] = {"basic": {}}
     groups = [{"name": "ps", "policy": policy}, {"name": "worker", "policy": policy}]
     specs = read_group(WORKLOAD, group("job", annotations={PREEMPTABLE: "false"}, podGroups=groups))
     assert [spec.preemptable for spec in specs] == [False, False]
 
 
-def test_a_word_about_eviction_that_nobody_understands_forbids_it_and_is_told() -> None:
+def test_unreadable_eviction_setting_forbids_eviction_and_is_reported() -> None:
     spec = read(VOLCANO, annotations={PREEMPTABLE: "never"}, minMember=2)
     assert (spec.preemptable, spec.problem) == (False, None)
     assert [(warning.code, warning.message) for warning in spec.warnings] == [
@@ -110,11 +110,11 @@ def test_a_word_about_eviction_that_nobody_understands_forbids_it_and_is_told() 
         (NATIVE, "native"),
     ],
 )
-def test_pods_name_the_objects_of_each_family_in_their_own_way(resource: ServedKind, name: str) -> None:
+def test_pods_name_the_objects_of_each_family_by_its_own_key(resource: ServedKind, name: str) -> None:
     assert DIALECTS.naming_of[resource.group].rules.name == name
 
 
-def test_every_kind_that_is_looked_for_can_be_read() -> None:
+def test_every_watched_kind_can_be_read() -> None:
     for kind in GROUP_KINDS:
         for version in kind.versions:
             specs = read_group(kind.served_as(version), group(podGroups=[{"name": "w", "policy": {"basic": {}}}]))
@@ -129,7 +129,7 @@ def test_kube_batch_all_spellings_of_the_design_are_read(spelling: str) -> None:
 
 
 @pytest.mark.parametrize("spec", ["text", 3, [1]])
-def test_a_spec_that_is_no_object_is_a_problem(spec: object) -> None:
+def test_spec_that_is_no_object_is_a_problem(spec: object) -> None:
     document = {**group(), "spec": spec}
     (read_spec,) = read_group(X_K8S, document)
     assert read_spec.problem is not None
@@ -144,14 +144,14 @@ def test_a_spec_that_is_no_object_is_a_problem(spec: object) -> None:
         ("lots", "spec.minResources"),
     ],
 )
-def test_resources_that_cannot_be_read_are_a_problem(resources: object, path: str) -> None:
+def test_unreadable_resources_are_a_problem(resources: object, path: str) -> None:
     spec = read(X_K8S, minResources=resources)
     assert spec.problem is not None
     assert spec.problem.code == "InvalidPodGroup"
     assert path in spec.problem.message
 
 
-def test_a_negative_timeout_is_passed_over_with_a_warning() -> None:
+def test_negative_timeout_is_ignored_with_a_warning() -> None:
     spec = read(X_K8S, scheduleTimeoutSeconds=-5)
     assert (spec.timeout, spec.problem) == (None, None)
     assert [warning.code for warning in spec.warnings] == ["InvalidTimeout"]
@@ -167,7 +167,7 @@ def test_numbers_beyond_32_bits_and_texts_are_a_problem(value: object) -> None:
 # Volcano
 
 
-def test_volcano_queue_priority_and_roles() -> None:
+def test_volcano_queue_priority_and_roles_are_read() -> None:
     spec = read(
         VOLCANO,
         minMember=5,
@@ -179,12 +179,12 @@ def test_volcano_queue_priority_and_roles() -> None:
     assert spec.roles == (("ps", 1), ("worker", 4))
 
 
-def test_volcano_role_minima_above_the_minimum_raise_the_minimum() -> None:
+def test_volcano_role_minima_above_the_minimum_are_ignored_with_a_warning() -> None:
     spec = read(VOLCANO, minMember=1, minTaskMember={"worker": 4, "ps": 1})
     assert (spec.min_member, spec.roles, spec.problem, spec.warnings) == (5, (("ps", 1), ("worker", 4)), None, ())
 
 
-def test_volcano_role_minima_that_a_webhook_has_filled_in_are_ignored_in_silence() -> None:
+def test_volcano_role_minima_set_by_a_webhook_are_ignored_without_a_warning() -> None:
     document = group(minMember=4, minTaskMember={"worker": 4, "ps": 1})
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j"}
     document["metadata"]["ownerReferences"] = [owner]
@@ -193,7 +193,7 @@ def test_volcano_role_minima_that_a_webhook_has_filled_in_are_ignored_in_silence
 
 
 @pytest.mark.parametrize("roles", [{"ps": -1}, {"ps": "one"}, ["ps"], {"ps": True}])
-def test_volcano_role_minima_that_are_none_are_a_problem(roles: object) -> None:
+def test_volcano_invalid_role_minima_are_a_problem(roles: object) -> None:
     spec = read(VOLCANO, minMember=4, minTaskMember=roles)
     assert spec.problem is not None
     assert "spec.minTaskMember" in spec.problem.message
@@ -203,7 +203,7 @@ def test_volcano_role_minima_that_are_none_are_a_problem(roles: object) -> None:
     ("phase", "admitted"),
     [(None, False), ("", False), ("Pending", False), ("Inqueue", True), ("Running", True), ("Unknown", True)],
 )
-def test_volcano_a_group_takes_part_once_it_is_admitted(phase: str | None, admitted: bool) -> None:
+def test_volcano_group_is_queued_once_it_is_admitted(phase: str | None, admitted: bool) -> None:
     spec = read(VOLCANO, status={"phase": phase})
     assert (spec.admission, spec.admitted) == (True, admitted)
 
@@ -243,7 +243,7 @@ def test_group_is_owned_where_its_owner_can_create_members(owners: object, owned
         ({"mode": "soft", "highestTierAllowed": 2}, TopologyRule(hypernodes=True)),
     ],
 )
-def test_volcano_how_close_members_have_to_be(topology: dict[str, Any] | None, rule: TopologyRule | None) -> None:
+def test_volcano_topology_of_members_is_read(topology: dict[str, Any] | None, rule: TopologyRule | None) -> None:
     spec = read(VOLCANO, minMember=2, networkTopology=topology)
     assert (spec.topology, spec.problem) == (rule, None)
 
@@ -283,7 +283,7 @@ def test_volcano_subgroups_are_read_with_their_defaults() -> None:
         ({"subGroupPolicy": [{"name": "a", "labelSelector": "x"}]}, "spec.subGroupPolicy[0].labelSelector is"),
     ],
 )
-def test_volcano_a_topology_that_cannot_be_read_holds_the_group(extra: dict[str, Any], field: str) -> None:
+def test_volcano_unreadable_topology_holds_the_group(extra: dict[str, Any], field: str) -> None:
     problem = read(VOLCANO, minMember=2, **extra).problem
     assert problem is not None
     assert (problem.code, field in problem.message) == ("InvalidPodGroup", True)
@@ -293,7 +293,7 @@ def test_volcano_a_topology_that_cannot_be_read_holds_the_group(extra: dict[str,
 
 
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
-def test_native_gang_and_basic_policies(resource: ServedKind) -> None:
+def test_native_gang_and_basic_policies_are_read(resource: ServedKind) -> None:
     assert read(resource, schedulingPolicy={"gang": {"minCount": 4}}).min_member == 4
     basic = read(resource, schedulingPolicy={"basic": {}})
     assert (basic.min_member, basic.problem) == (1, None)
@@ -311,13 +311,13 @@ def test_native_gang_and_basic_policies(resource: ServedKind) -> None:
         ({"gang": None}, "InvalidPodGroup"),
     ],
 )
-def test_native_policies_that_cannot_be_followed(policy: object, code: str) -> None:
+def test_native_unsupported_policies_are_problems(policy: object, code: str) -> None:
     problem = read(NATIVE, schedulingPolicy=policy).problem
     assert problem is not None
     assert problem.code == code
 
 
-def test_native_a_topology_key_asks_for_one_domain() -> None:
+def test_native_topology_key_requires_one_domain() -> None:
     spec = read(
         NATIVE,
         schedulingPolicy={"gang": {"minCount": 2}},
@@ -343,19 +343,19 @@ def test_native_a_topology_key_asks_for_one_domain() -> None:
     ],
 )
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_V1ALPHA3, NATIVE_1_36], ids=lambda resource: resource.version)
-def test_native_an_unknown_disruption_mode_is_the_strictest(resource: ServedKind, mode: object, unit: bool) -> None:
+def test_native_unknown_disruption_mode_is_the_strictest(resource: ServedKind, mode: object, unit: bool) -> None:
     assert read(resource, schedulingPolicy={"gang": {"minCount": 2}}, disruptionMode=mode).unit is unit
 
 
 @pytest.mark.parametrize("condition", ["PodGroupScheduled", "PodGroupInitiallyScheduled"])
-def test_native_the_condition_says_that_the_quorum_was_met_once(condition: str) -> None:
+def test_native_condition_shows_that_the_quorum_was_met_once(condition: str) -> None:
     status = {"conditions": [{"type": condition, "status": "True"}]}
     assert read(NATIVE, schedulingPolicy={"basic": {}}, status=status).once_satisfied
     refused: dict[str, Any] = {"conditions": [{"type": condition, "status": "False"}, "garbage"]}
     assert not read(NATIVE, schedulingPolicy={"basic": {}}, status=refused).once_satisfied
 
 
-def test_native_a_workload_declares_its_pod_groups() -> None:
+def test_native_workload_declares_its_pod_groups() -> None:
     document = group(
         "job",
         podGroups=[
@@ -371,7 +371,7 @@ def test_native_a_workload_declares_its_pod_groups() -> None:
 # Decoding
 
 
-def test_an_object_without_a_name_is_refused() -> None:
+def test_object_without_a_name_is_refused() -> None:
     for raw in (b"{}", b"[]", b'{"metadata":{"name":""}}', b'{"metadata":3}', b"{"):
         with pytest.raises(msgspec.DecodeError):
             decode_object(raw)
@@ -388,18 +388,18 @@ def test_an_object_without_a_name_is_refused() -> None:
         {"metadata": {"name": "g"}, "spec": {}, "data": {"what": "no PodGroup has"}},
     ],
 )
-def test_a_group_is_decoded_as_any_object_is(document: dict[str, Any]) -> None:
+def test_group_is_decoded_as_any_object(document: dict[str, Any]) -> None:
     raw = msgspec.json.encode(document)
     assert decode_group(raw) == decode_object(raw) == document
 
 
-def test_a_group_without_a_name_is_refused() -> None:
+def test_group_without_a_name_is_refused() -> None:
     for raw in (b"{}", b"[]", b'{"metadata":{"name":""}}', b'{"metadata":{"name":1}}', b'{"metadata":3}', b"{"):
         with pytest.raises(msgspec.DecodeError):
             decode_group(raw)
 
 
-def test_who_wrote_a_group_is_read_when_somebody_asks() -> None:
+def test_writer_of_a_group_is_read_on_request() -> None:
     entry = {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:minMember": {}}}}
     for managed in ([entry], [], None, "text"):
         document = {"metadata": {"name": "g", "managedFields": managed}, "spec": {}}
@@ -407,10 +407,10 @@ def test_who_wrote_a_group_is_read_when_somebody_asks() -> None:
         assert list(field_owners(read["metadata"])) == list(field_owners(document["metadata"]))
 
 
-def test_an_object_that_cannot_be_decoded_holds_its_gang() -> None:
+def test_undecodable_object_holds_its_gang() -> None:
     spec = unreadable_group(X_K8S, "default", "g", "u", "unexpected end")
     assert spec.gang == "g"
-    assert (spec.unit, spec.preemptable) == (True, False)  # what it may have said of its members holds
+    assert (spec.unit, spec.preemptable) == (True, False)  # its last known statements about members apply
     assert spec.problem is not None
     assert spec.problem.message == (
         "PodGroup default/g (scheduling.x-k8s.io) cannot be read: unexpected end; apply it again"

@@ -1,4 +1,4 @@
-"""What queues and quotas say of what they hold."""
+"""Status of queues and quotas: usage and counts."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def merged(status: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def test_a_new_queue_is_open() -> None:
+def test_status_of_a_new_queue_is_open() -> None:
     assert change(VOLCANO_QUEUE, queue(), NOTHING) == {"state": "Open", "allocated": {"cpu": "0", "memory": "0"}}
 
 
-def test_a_queue_tells_its_groups_and_what_they_hold() -> None:
+def test_status_of_a_queue_has_its_groups_and_usage() -> None:
     assert change(VOLCANO_QUEUE, queue(), HELD) == {
         "state": "Open",
         "running": 2,
@@ -61,7 +61,7 @@ def test_a_queue_tells_its_groups_and_what_they_hold() -> None:
     }
 
 
-def test_what_a_queue_no_longer_holds_is_taken_away() -> None:
+def test_usage_that_a_queue_no_longer_has_is_removed() -> None:
     status = {"state": "Open", "running": 2, "allocated": {"cpu": "1", "nvidia.com/gpu": "2", "pods": "0"}}
     assert change(VOLCANO_QUEUE, queue(status=status), NOTHING) == {
         "running": 0,
@@ -69,7 +69,7 @@ def test_what_a_queue_no_longer_holds_is_taken_away() -> None:
     }
 
 
-def test_other_spellings_of_the_same_amount_are_left_alone() -> None:
+def test_other_spellings_of_an_equal_amount_are_not_rewritten() -> None:
     allocated = {"cpu": "1.5", "memory": 1073741824, "pods": 3}
     status = {"state": "Open", "running": 2, "pending": 1, "allocated": allocated, "reservation": {"nodes": ["n"]}}
     assert change(VOLCANO_QUEUE, queue(status=status), HELD) == {}
@@ -88,38 +88,38 @@ def test_other_spellings_of_the_same_amount_are_left_alone() -> None:
         ("Open", HELD, None),
     ],
 )
-def test_a_queue_is_closed_once_it_holds_nothing(said: str, holdings: QuotaUsage, state: str | None) -> None:
+def test_queue_is_closed_once_it_is_empty(said: str, holdings: QuotaUsage, state: str | None) -> None:
     assert change(VOLCANO_QUEUE, queue(status={"state": said}), holdings).get("state") == state
 
 
-def test_a_queue_of_kube_batch_counts_groups_only() -> None:
+def test_kube_batch_queue_counts_groups_only() -> None:
     assert change(KUBE_BATCH_QUEUE, queue(), HELD) == {"running": 2, "pending": 1}
     assert change(KUBE_BATCH_QUEUE, queue(status={"running": 2, "pending": 1}), HELD) == {}
 
 
 @pytest.mark.parametrize("kind", [QUOTA, SIGS_QUOTA], ids=lambda kind: kind.group)
-def test_a_quota_tells_what_its_running_pods_request(kind: ServedKind) -> None:
+def test_status_of_a_quota_has_the_requests_of_running_pods(kind: ServedKind) -> None:
     limits: dict[str, Any] = {"min": {"cpu": 2, "nvidia.com/gpu": 1}, "max": {"memory": "1Gi"}}
     used = {"cpu": "500m", "nvidia.com/gpu": "0", "memory": "0"}
     assert change(kind, quota(**limits), HELD) == {"used": used}
     assert change(kind, quota(**limits, status={"used": used}), HELD) == {}
 
 
-def test_pods_are_counted_where_the_quota_names_them() -> None:
+def test_pods_are_counted_in_the_resources_that_the_quota_names() -> None:
     assert change(QUOTA, quota(max={"pods": 5}), HELD) == {"used": {"cpu": "500m", "pods": "1"}}
 
 
-def test_what_nobody_requests_any_more_is_taken_away() -> None:
+def test_usage_without_requests_is_removed() -> None:
     document = quota(min={"cpu": 2}, status={"used": {"cpu": "1", "example.com/fpga": "0", "odd": "x"}})
     assert change(QUOTA, document, NOTHING) == {"used": {"cpu": "0", "example.com/fpga": None, "odd": None}}
 
 
-def test_a_koordinator_quota_tells_what_all_its_pods_hold() -> None:
+def test_status_of_a_koordinator_quota_has_the_usage_of_all_its_pods() -> None:
     document = quota(max={"cpu": 2}, labels={"quota.scheduling.koordinator.sh/is-parent": "false"})
     assert change(SIGS_QUOTA, document, HELD) == {"used": {"cpu": "1500m", "memory": "1Gi"}}
 
 
-def test_a_quota_tree_has_no_status() -> None:
+def test_quota_tree_has_no_status() -> None:
     assert change(QUOTA_TREE, quota_tree({"name": "root"}), HELD) == {}
 
 
@@ -129,7 +129,7 @@ _texts = st.dictionaries(_names, st.sampled_from(["0", "1", "x", "500m", 3]), ma
 
 
 @given(_amounts, _texts, st.sampled_from(["Open", "Closed", "Closing", ""]))
-def test_one_write_makes_the_status_true(held: dict[str, int], stated: dict[str, Any], state: str) -> None:
+def test_one_write_completes_the_status(held: dict[str, int], stated: dict[str, Any], state: str) -> None:
     holdings = QuotaUsage(held, held, {"Running": 1})
     for kind, document in (
         (VOLCANO_QUEUE, queue(status={"allocated": stated, "state": state})),
@@ -140,5 +140,5 @@ def test_one_write_makes_the_status_true(held: dict[str, int], stated: dict[str,
 
 
 @given(st.integers(0, 2**53), st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi"]))
-def test_no_amount_is_rounded(amount: int, resource: str) -> None:
+def test_no_amount_of_a_status_is_rounded(amount: int, resource: str) -> None:
     assert parse_amount(resource, canonical_quantity(amount, resource)) == amount

@@ -1,4 +1,4 @@
-"""What a tenant may write into his own objects harms these alone: it is named, and nobody else notices."""
+"""Hostile fields in a tenant's objects: each is named, and affects only the tenant's own objects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize("place", ["annotations", "labels"])
-def test_a_weight_of_thousands_of_digits_is_refused_by_name(place: str) -> None:
+def test_weight_of_thousands_of_digits_is_refused_by_name(place: str) -> None:
     cluster = Cluster()
     metadata = {"name": "team", place: {"volcano.sh/namespace.weight": LONG}}
     cluster.take(cluster.intake.namespace(decode_namespace(msgspec.json.encode({"metadata": metadata}))))
@@ -59,7 +59,7 @@ def test_a_weight_of_thousands_of_digits_is_refused_by_name(place: str) -> None:
 @pytest.mark.parametrize(
     "text", [DEEP, LONG, '{"gatherStrategy":' + DEEP, "\ufffd", '{"gatherStrategy":[{"podCountMultiple":1e99}]}']
 )
-def test_a_topology_that_cannot_be_read_is_passed_over_in_every_turn(text: str) -> None:
+def test_unreadable_topology_is_skipped_in_every_cycle(text: str) -> None:
     cluster = Cluster()
     cluster.pod("p", annotations={**GANG, SPEC: text})
     cluster.pod("q", annotations={**GANG, SPEC: text})
@@ -74,7 +74,7 @@ def test_a_topology_that_cannot_be_read_is_passed_over_in_every_turn(text: str) 
 @pytest.mark.parametrize(
     "text", [DEEP, LONG, '{"window":"' + LONG + 'h"}', '{"window":"1h","hours":{"cpu":"' + LONG + '"}}']
 )
-def test_a_budget_that_cannot_be_read_is_passed_over(text: str) -> None:
+def test_unreadable_budget_is_ignored(text: str) -> None:
     cluster = Cluster()
     queue = {"metadata": {"name": "q", "uid": "u", "annotations": {"phalanx.dev/budget": text}}, "spec": {}}
     cluster.take(cluster.intake.account(VOLCANO_QUEUE, queue))
@@ -89,7 +89,7 @@ def test_a_budget_that_cannot_be_read_is_passed_over(text: str) -> None:
     ("resource", "field"), [(X_K8S, "minMember"), (VOLCANO, "minMember"), (VOLCANO_QUEUE, "weight")]
 )
 @pytest.mark.parametrize("value", [LONG, "1e999", "[" * 1000 + "]" * 1000], ids=["digits", "exponent", "deep"])
-def test_a_field_beyond_all_limits_is_named(resource: Any, field: str, value: str) -> None:
+def test_field_beyond_all_limits_is_named(resource: Any, field: str, value: str) -> None:
     cluster = Cluster()
     document = msgspec.json.encode({**group(), "spec": {field: "HERE"}}).replace(b'"HERE"', value.encode())
     read = (decode_object if resource is VOLCANO_QUEUE else decode_group)(document)
@@ -107,7 +107,7 @@ def test_a_field_beyond_all_limits_is_named(resource: Any, field: str, value: st
 
 
 @pytest.mark.parametrize("amount", [LONG, "1e" + LONG, "0." + LONG])
-def test_an_amount_of_thousands_of_digits_is_named(amount: str) -> None:
+def test_amount_of_thousands_of_digits_is_named(amount: str) -> None:
     cluster = Cluster()
     document = {
         "metadata": {"name": "q", "namespace": "default", "uid": "u"},

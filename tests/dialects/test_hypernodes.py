@@ -1,4 +1,4 @@
-"""HyperNode objects: what is read, and what harms only itself."""
+"""HyperNode objects: decoding, and isolation of faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def node(name: str) -> dict[str, Any]:
     return {"type": "Node", "selector": {"exactMatch": {"name": name}}}
 
 
-def test_members_by_name_by_pattern_and_by_labels() -> None:
+def test_members_by_name_by_pattern_and_by_labels_are_read() -> None:
     found, faults = read_hypernode(
         KIND,
         hypernode(
@@ -74,7 +74,7 @@ def test_members_by_name_by_pattern_and_by_labels() -> None:
         ),
     ],
 )
-def test_a_member_that_cannot_be_read_does_not_count_and_the_others_do(member: object, fault: str) -> None:
+def test_unreadable_member_does_not_count_and_the_remaining_ones_do(member: object, fault: str) -> None:
     found, (told,) = read_hypernode(KIND, hypernode(tier=1, members=[node("n1"), member]))
     assert found.members == (HyperNodeMember(name="n1"),)
     assert found.problem == ""
@@ -83,13 +83,13 @@ def test_a_member_that_cannot_be_read_does_not_count_and_the_others_do(member: o
 
 
 @pytest.mark.parametrize("tier", ["1", -1, True, 1.5])
-def test_without_a_legible_tier_it_holds_nothing(tier: object) -> None:
+def test_hypernode_without_a_readable_tier_has_no_members(tier: object) -> None:
     found, (told,) = read_hypernode(KIND, hypernode(tier=tier, members=[node("n1")]))
     assert (found.members, found.problem) == ((), told)
     assert told.startswith("HyperNode r1 (topology.volcano.sh): spec.tier is ")
 
 
-def test_a_fault_is_told_once_and_what_cannot_be_decoded_holds_nothing() -> None:
+def test_fault_is_reported_once_and_an_undecodable_hypernode_has_no_members() -> None:
     board = ObjectWarnings()
     door = HyperNodes(board)
     broken = hypernode(tier=1, members=[node("n1"), "n2"])
@@ -103,7 +103,7 @@ def test_a_fault_is_told_once_and_what_cannot_be_decoded_holds_nothing() -> None
     assert len(board.drain()) == 1
 
 
-def test_what_is_gone_and_what_is_served_no_more() -> None:
+def test_deleted_hypernodes_and_an_unserved_kind_are_removed() -> None:
     door = HyperNodes(ObjectWarnings())
     for name in ("b", "a", "c"):
         door.updated(KIND, hypernode(name, tier=1))

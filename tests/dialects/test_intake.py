@@ -1,4 +1,4 @@
-"""The door in: objects become facts, once per change."""
+"""Intake: objects are converted to events, one per change."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def kinds(events: list[ClusterEvent]) -> list[type[ClusterEvent]]:
 # Pods
 
 
-def test_a_pod_on_its_own_is_one_fact() -> None:
+def test_single_pod_is_one_event() -> None:
     events = intake().pod(pod())
     assert kinds(events) == [PodUpdated]
     assert the_pod(events).gang == ""
 
 
-def test_the_first_member_brings_its_gang_and_the_last_one_takes_it_away() -> None:
+def test_first_member_adds_its_gang_and_the_last_one_removes_it() -> None:
     door = intake()
     assert kinds(door.pod(member("a"))) == [GangUpdated, PodUpdated]
     assert kinds(door.pod(member("b"))) == [PodUpdated]
@@ -67,8 +67,10 @@ def test_the_first_member_brings_its_gang_and_the_last_one_takes_it_away() -> No
     assert door.pod_removed("default", "b", "uid-b") == [PodRemoved("uid-b"), GangRemoved(G)]
 
 
-def test_a_member_that_another_scheduler_places_says_no_queue_for_the_gang() -> None:
-    """Admission asks about pods of ours alone, so its word would charge a queue that nobody let its maker use."""
+def test_member_of_another_scheduler_sets_no_queue_of_the_gang() -> None:
+    """Admission checks only our pods, so such a member would charge a queue that its creator is not allowed to
+    use.
+    """
     named = {"annotations": {"scheduling.volcano.sh/queue-name": "rich"}}
     for labels in ({NAME: "g", MIN: "1"}, {"scheduling.x-k8s.io/pod-group": "g"}):
         door = intake()
@@ -80,7 +82,7 @@ def test_a_member_that_another_scheduler_places_says_no_queue_for_the_gang() -> 
         assert the_gang(events).queue == "rich"
 
 
-def test_an_object_seen_twice_is_no_news() -> None:
+def test_unchanged_object_is_no_event() -> None:
     door = intake()
     door.pod(member())
     door.group(SIGS, group(minMember=2))
@@ -88,7 +90,7 @@ def test_an_object_seen_twice_is_no_news() -> None:
     assert door.group(SIGS, group(minMember=2)) == []
 
 
-def test_a_change_in_status_is_news_of_the_pod_alone() -> None:
+def test_status_change_is_an_event_of_the_pod_only() -> None:
     door = intake()
     door.pod(member())
     events = door.pod(member(node="n1", phase="Running"))
@@ -96,17 +98,17 @@ def test_a_change_in_status_is_news_of_the_pod_alone() -> None:
     assert the_pod(events).phase is PodPhase.RUNNING
 
 
-def test_a_pod_that_is_not_known_and_goes_is_no_news() -> None:
+def test_deletion_of_an_unknown_pod_is_no_event() -> None:
     assert intake().pod_removed("default", "p", "u") == []
 
 
-def test_a_pod_that_goes_is_found_by_its_name_where_the_uid_was_not_told() -> None:
+def test_deleted_pod_without_a_uid_is_found_by_its_name() -> None:
     door = intake()
     door.pod(pod())
     assert door.pod_removed("default", "p", "") == [PodRemoved("uid-p")]
 
 
-def test_the_same_name_with_a_new_uid_is_another_pod() -> None:
+def test_same_name_with_a_new_uid_is_another_pod() -> None:
     door = intake()
     door.pod(pod(uid="u1"))
     events = door.pod(pod(uid="u2"))
@@ -115,7 +117,7 @@ def test_the_same_name_with_a_new_uid_is_another_pod() -> None:
     assert door.pod_removed("default", "p", "u2") == [PodRemoved("u2")]
 
 
-def test_a_pod_can_move_from_gang_to_gang() -> None:
+def test_pod_can_move_from_gang_to_gang() -> None:
     door = intake()
     door.pod(member())
     events = door.pod(pod(labels={NAME: "other", MIN: "2"}))
@@ -124,7 +126,7 @@ def test_a_pod_can_move_from_gang_to_gang() -> None:
     assert kinds(door.pod(pod())) == [PodUpdated, GangRemoved]
 
 
-def test_a_dissenter_that_falls_in_with_the_rest_ends_the_warning() -> None:
+def test_corrected_dissenting_member_ends_the_warning() -> None:
     door = intake()
     door.pod(member("old", "3"))
     assert [warning.code for warning in the_gang(door.pod(member("young", "4", created=EPOCH + 1))).warnings] == [
@@ -133,7 +135,7 @@ def test_a_dissenter_that_falls_in_with_the_rest_ends_the_warning() -> None:
     assert the_gang(door.pod(member("young", "3", created=EPOCH + 1))).warnings == ()
 
 
-def test_a_finished_member_stays_until_it_is_deleted() -> None:
+def test_finished_member_stays_until_it_is_deleted() -> None:
     door = intake()
     door.pod(member())
     events = door.pod(member(phase="Succeeded", node="n1"))
@@ -141,14 +143,14 @@ def test_a_finished_member_stays_until_it_is_deleted() -> None:
     assert door.pod_removed("default", "p", "uid-p") == [PodRemoved("uid-p"), GangRemoved(G)]
 
 
-def test_foreign_pods_are_told_like_all_others() -> None:
+def test_pods_of_other_schedulers_are_events_like_ours() -> None:
     assert the_pod(intake().pod(pod(schedulerName="default-scheduler", node="n1"))).scheduler == "default-scheduler"
 
 
 # Pods that cannot be read
 
 
-def test_a_pod_whose_json_is_broken_takes_a_slot_of_its_node() -> None:
+def test_pod_with_invalid_json_uses_a_slot_of_its_node() -> None:
     raw = b'{"metadata":{"name":"p"},"spec":{"nodeName" : "n1","containers":[{"na'
     events = intake().malformed_pod("default", "p", "u", "unexpected end of data", raw)
     found = the_pod(events)
@@ -158,26 +160,26 @@ def test_a_pod_whose_json_is_broken_takes_a_slot_of_its_node() -> None:
     assert found.problem == "the pod cannot be read: unexpected end of data"
 
 
-def test_a_pod_that_becomes_unreadable_keeps_its_node_and_its_gang() -> None:
+def test_pod_that_becomes_unreadable_keeps_its_node_and_its_gang() -> None:
     door = intake()
     door.pod(member(node="n1", phase="Running"))
     found = the_pod(door.malformed_pod("default", "p", "uid-p", "broken", b"{"))
     assert (found.node, found.gang, found.phase) == ("n1", "g", PodPhase.RUNNING)
 
 
-def test_a_pod_that_becomes_readable_again_is_as_before() -> None:
+def test_pod_that_becomes_readable_again_is_as_before() -> None:
     door = intake()
     before = the_pod(door.pod(member(node="n1")))
     door.malformed_pod("default", "p", "", "broken", b"{")
     assert the_pod(door.pod(member(node="n1"))) == before
 
 
-def test_a_broken_pod_that_is_finished_says_so() -> None:
+def test_finished_unreadable_pod_is_finished() -> None:
     raw = b'{"spec":{"nodeName":"n1"},"status":{"phase":"Failed",'
     assert the_pod(intake().malformed_pod("default", "p", "u", "broken", raw)).finished
 
 
-def test_one_bad_pod_harms_only_itself() -> None:
+def test_unreadable_pod_affects_no_other_pod() -> None:
     door = intake()
     door.pod(member("good"))
     events = door.pod(member("bad", containers=[container(cpu="much")]))
@@ -190,19 +192,19 @@ def test_one_bad_pod_harms_only_itself() -> None:
 # Group objects
 
 
-def test_an_object_alone_is_a_gang() -> None:
+def test_object_without_pods_is_a_gang() -> None:
     found = the_gang(intake().group(X_K8S, group(minMember=4)))
     assert (found.key, found.min_member, found.uid) == (G, 4, "uid-g")
 
 
-def test_an_object_that_appears_takes_over_and_one_that_goes_leaves_the_pods_word() -> None:
+def test_added_object_overrides_the_pods_and_a_deleted_one_restores_their_declaration() -> None:
     door = intake()
     assert the_gang(door.pod(member())).min_member == 3
     assert the_gang(door.group(SIGS, group(minMember=2))).min_member == 2
     assert the_gang(door.group_removed(SIGS, "default", "g")).min_member == 3
 
 
-def test_the_rest_is_held_when_the_object_goes_and_freed_when_it_comes_back() -> None:
+def test_waiting_members_are_held_when_the_object_is_deleted_and_released_when_it_returns() -> None:
     door = intake()
     door.group(X_K8S, group(minMember=2))
     door.pod(pod(labels={"scheduling.x-k8s.io/pod-group": "g"}))
@@ -213,7 +215,7 @@ def test_the_rest_is_held_when_the_object_goes_and_freed_when_it_comes_back() ->
     assert (freed.problem, freed.uid) == (None, "second")
 
 
-def test_a_status_that_changes_is_no_news_except_where_it_admits() -> None:
+def test_status_change_of_a_group_is_no_event_except_for_an_admission() -> None:
     door = intake()
     door.group(X_K8S, group(minMember=2))
     assert door.group(X_K8S, group(minMember=2, status={"phase": "Scheduling", "running": 1})) == []
@@ -221,7 +223,7 @@ def test_a_status_that_changes_is_no_news_except_where_it_admits() -> None:
     assert the_gang(door.group(VOLCANO, group("v", minMember=2, status={"phase": "Inqueue"}))).admitted
 
 
-def test_a_kind_that_vanishes_takes_its_objects_with_it() -> None:
+def test_removed_kind_removes_its_objects() -> None:
     door = intake()
     door.group(X_K8S, group("a", minMember=2))
     door.group(X_K8S, group("b", minMember=2))
@@ -232,7 +234,7 @@ def test_a_kind_that_vanishes_takes_its_objects_with_it() -> None:
     assert door.group_kind_removed(X_K8S) == []
 
 
-def test_an_object_that_cannot_be_decoded_holds_its_gang_until_it_can() -> None:
+def test_undecodable_object_holds_its_gang_until_it_is_corrected() -> None:
     door = intake()
     door.group(X_K8S, group(minMember=2))
     held = the_gang(door.malformed_group(X_K8S, "default", "g", "uid-g", "broken"))
@@ -241,13 +243,13 @@ def test_an_object_that_cannot_be_decoded_holds_its_gang_until_it_can() -> None:
     assert the_gang(door.group(X_K8S, group(minMember=2))).problem is None
 
 
-def test_a_raised_minimum_of_a_native_group_is_read_again() -> None:
+def test_raised_minimum_of_a_native_group_is_read_again() -> None:
     door = intake()
     door.group(NATIVE, group(schedulingPolicy={"gang": {"minCount": 2}}))
     assert the_gang(door.group(NATIVE, group(schedulingPolicy={"gang": {"minCount": 3}}))).min_member == 3
 
 
-def test_the_replicas_of_a_workload_follow_its_policy() -> None:
+def test_replicas_of_a_workload_follow_its_policy() -> None:
     door = intake()
     ref = {"name": "job", "podGroup": "w"}
     for replica in "12":
@@ -265,8 +267,8 @@ def test_the_replicas_of_a_workload_follow_its_policy() -> None:
     ]
 
 
-def test_an_object_cannot_keep_the_gang_of_a_replica_that_nobody_is_in_any_more() -> None:
-    """A name of three parts is a replica's; nothing declares it but its members (found by tests/fuzz)."""
+def test_object_cannot_keep_the_gang_of_a_replica_without_members() -> None:
+    """A name of three parts is a replica's; only its members declare it (found by tests/fuzz)."""
     door = intake()
     labels = {NAME: "job/w/1", MIN: "1"}
     door.pod(pod("p", labels=labels))
@@ -287,7 +289,7 @@ def namespace(queue: str) -> NamespaceObject:
     return decode_namespace(msgspec.json.encode({"metadata": {"name": "default", "annotations": annotations}}))
 
 
-def test_a_priority_class_reaches_the_gangs_that_name_it() -> None:
+def test_priority_class_is_applied_to_the_gangs_that_name_it() -> None:
     door = intake()
     door.group(VOLCANO, group("a", priorityClassName="high"))
     door.group(VOLCANO, group("b", priorityClassName="low"))
@@ -298,7 +300,7 @@ def test_a_priority_class_reaches_the_gangs_that_name_it() -> None:
     assert door.priority_class_removed("high") == []
 
 
-def test_the_queue_of_a_namespace_reaches_its_gangs() -> None:
+def test_queue_of_a_namespace_is_applied_to_its_gangs() -> None:
     door = intake()
     door.group(VOLCANO, group())
     door.group(VOLCANO, group("elsewhere", namespace="other"))
@@ -310,7 +312,7 @@ def test_the_queue_of_a_namespace_reaches_its_gangs() -> None:
 # Nodes
 
 
-def test_nodes_are_told_once_per_change() -> None:
+def test_node_is_one_event_per_change() -> None:
     door = intake()
     raw = msgspec.json.encode({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "pods": "x"}}})
     assert kinds(door.node(decode_node(raw))) == [NodeUpdated]
@@ -324,7 +326,7 @@ def test_nodes_are_told_once_per_change() -> None:
 # Notices
 
 
-def test_each_thing_is_said_once_per_change() -> None:
+def test_each_notice_is_published_once_per_change() -> None:
     door = intake()
     door.pod(member(minimum="xxx"))
     assert [notice.reason for notice in door.drain_warnings()] == ["InvalidPodGroup"]
@@ -334,7 +336,7 @@ def test_each_thing_is_said_once_per_change() -> None:
     assert [notice.reason for notice in door.drain_warnings()] == ["InvalidPodGroup"]
 
 
-def test_a_notice_is_about_the_object_that_the_user_made() -> None:
+def test_notice_is_about_the_object_that_the_user_created() -> None:
     door = intake()
     door.pod(pod(labels={"scheduling.x-k8s.io/pod-group": "g"}))
     (missing,) = door.drain_warnings()
@@ -348,7 +350,7 @@ def test_a_notice_is_about_the_object_that_the_user_made() -> None:
     )
 
 
-def test_a_notice_about_a_dissenter_goes_to_that_pod() -> None:
+def test_notice_about_a_dissenting_member_is_on_that_pod() -> None:
     door = intake()
     door.group(SIGS, group(minMember=3))
     door.pod(member("good"))
@@ -375,7 +377,7 @@ def test_two_names_on_one_pod_are_one_warning() -> None:
     [{"annotations": {"scheduling.k8s.io/group-name": ""}}, {"labels": {NAME: "", MIN: "3"}}],
     ids=["annotation", "label"],
 )
-def test_an_empty_name_of_a_group_is_one_warning_and_the_pod_is_on_its_own(said: dict[str, Any]) -> None:
+def test_empty_name_of_a_group_is_one_warning_and_the_pod_is_single(said: dict[str, Any]) -> None:
     door = intake()
     found = the_pod(door.pod(pod(**said)))
     assert found.gang == ""
@@ -387,14 +389,14 @@ def test_an_empty_name_of_a_group_is_one_warning_and_the_pod_is_on_its_own(said:
     assert door.drain_warnings() == []
 
 
-def test_an_empty_name_beside_another_one_is_nobodys_mistake() -> None:
+def test_empty_name_beside_another_one_is_no_fault() -> None:
     door = intake()
     door.group(X_K8S, group("a", minMember=1))
     door.pod(pod(labels={"scheduling.x-k8s.io/pod-group": "a", NAME: ""}))
     assert door.drain_warnings() == []
 
 
-def test_a_malformed_scoring_wish_is_one_warning() -> None:
+def test_malformed_scoring_override_is_one_warning() -> None:
     door = intake()
     annotations = {"volcano.sh/resource-strategy-scoring-type": "Random"}
     found = the_pod(door.pod(pod(annotations=annotations)))
@@ -406,17 +408,17 @@ def test_a_malformed_scoring_wish_is_one_warning() -> None:
 # Options
 
 
-def test_an_invalid_minimum_can_mean_a_regular_pod_as_it_did_in_0_18_9() -> None:
+def test_invalid_minimum_can_mean_a_single_pod_as_in_0_18_9() -> None:
     events = intake(legacy_invalid_min="regular").pod(member(minimum="xxx"))
     assert kinds(events) == [PodUpdated]
     assert the_pod(events).gang == ""
     assert the_gang(intake(legacy_invalid_min="regular").pod(member(minimum="3"))).min_member == 3
 
 
-# What the status of an object is made from
+# Source of the status of an object
 
 
-def test_the_record_of_a_gangs_own_object() -> None:
+def test_record_of_a_gangs_own_object_has_its_status() -> None:
     door = intake()
     assert door.group_record(G) is None
     door.pod(member("young", owner="late", created=EPOCH + 5))
@@ -440,7 +442,7 @@ def test_the_record_of_a_gangs_own_object() -> None:
     ("schedulers", "ours"),
     [([], True), (["phalanx"], True), (["phalanx", "other"], True), (["other"], False)],
 )
-def test_a_group_whose_members_are_all_foreign_is_not_ours_to_write(schedulers: list[str], ours: bool) -> None:
+def test_status_of_a_group_with_foreign_members_only_is_not_written(schedulers: list[str], ours: bool) -> None:
     door = intake()
     door.group(SIGS, group(minMember=2))
     for scheduler in schedulers:
@@ -450,7 +452,7 @@ def test_a_group_whose_members_are_all_foreign_is_not_ours_to_write(schedulers: 
     assert record.ours is ours
 
 
-def test_what_waits_in_a_namespace_that_is_being_deleted_waits_for_nothing() -> None:
+def test_units_in_a_namespace_under_deletion_do_not_wait() -> None:
     door = Intake(["phalanx"])
     door.pod(pod("waits"))
     door.pod(pod("runs", node="n1"))

@@ -1,4 +1,4 @@
-"""Whatever the order in which the same facts arrive, the specs come out the same."""
+"""Order of arrival: the same facts in any order give equal specs."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def group_states(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def account_states(draw: st.DrawFn) -> dict[str, Any]:
-    """The same words for queues and quotas: each kind takes its own."""
+    """Texts for queues and quotas: each kind uses the parts that apply to it."""
     annotations = {}
     if draw(st.booleans()):
         annotations[KO + "namespaces"] = draw(st.sampled_from(['["x"]', '["x", "y"]', "odd"]))
@@ -195,7 +195,7 @@ def hide_budget(name: str) -> Fact:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Fact], list[Fact]]:
-    """One world told twice: in full and in some order, and as its final state alone, in some other order."""
+    """One world delivered twice: in full in some order, and as its final state only, in another order."""
     told: list[list[Fact]] = []
     final: list[Fact] = []
     for name in ("p0", "p1", "p2", "p3"):
@@ -247,15 +247,16 @@ def histories(draw: st.DrawFn) -> tuple[list[Fact], list[Fact]]:
 
 
 def _interleaved(draw: st.DrawFn, stories: list[list[Fact]]) -> list[Fact]:
-    """Some order that keeps each object's own history: a watch never reorders those."""
+    """Return an order that preserves each object's own history: a watch never reorders it."""
     turns = draw(st.permutations([at for at, story in enumerate(stories) for _ in story]))
     remaining = [iter(story) for story in stories]
     return [next(remaining[at]) for at in turns]
 
 
 def outcome(facts: list[Fact], *, left: int = 0) -> Nouns:
-    """What is known in the end. The gangs of the first facts, if some are `left`, are resolved together after
-    them, as at the start of the process."""
+    """Return the final knowledge. With `left`, the gangs of the first facts are resolved together after them, as at
+    the start of the process.
+    """
     door = Intake(["phalanx"])
     if left:
         door.group_objects.postpone()
@@ -303,7 +304,7 @@ def outcome(facts: list[Fact], *, left: int = 0) -> Nouns:
 @pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
-def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], list[Fact]]) -> None:
+def test_final_specs_do_not_depend_on_the_order_of_arrival(history: tuple[list[Fact], list[Fact]]) -> None:
     full, final = history
     assert outcome(full) == outcome(final)
 
@@ -312,7 +313,9 @@ def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], l
 @pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.data())
-def test_nor_on_when_gangs_are_resolved(history: tuple[list[Fact], list[Fact]], data: st.DataObject) -> None:
+def test_final_specs_do_not_depend_on_the_time_of_resolution(
+    history: tuple[list[Fact], list[Fact]], data: st.DataObject
+) -> None:
     full, final = history
     assert outcome(full, left=data.draw(st.integers(0, len(full)))) == outcome(final)
 
@@ -321,7 +324,7 @@ def test_nor_on_when_gangs_are_resolved(history: tuple[list[Fact], list[Fact]], 
 @pytest.mark.thorough
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
-def test_when_everything_is_gone_nothing_is_left(history: tuple[list[Fact], list[Fact]]) -> None:
+def test_no_state_remains_when_all_objects_are_deleted(history: tuple[list[Fact], list[Fact]]) -> None:
     facts, _ = history
     ends = [hide_pod(f"p{at}") for at in range(4)]
     ends += [hide_group(resource, name) for resource in (X_K8S, SIGS, VOLCANO, KUBE_BATCH) for name in ("a", "b")]

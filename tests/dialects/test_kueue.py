@@ -1,4 +1,4 @@
-"""Kueue's plain pod groups: told apart from Kueue's own objects and from Kubernetes' own groups."""
+"""Kueue's plain pod groups, distinct from Kueue's own objects and from native groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gang_of(door: Intake) -> Gang:
     return found
 
 
-def test_all_pods_of_a_group_start_together_and_replacements_at_once() -> None:
+def test_all_pods_of_a_kueue_group_start_together_and_replacements_at_once() -> None:
     door = Intake(["phalanx"])
     door.pod(member())
     found = gang_of(door)
@@ -37,7 +37,7 @@ def test_all_pods_of_a_group_start_together_and_replacements_at_once() -> None:
     assert (found.rules.name, found.rules.native, found.rules.alone) == ("kueue.x-k8s.io", False, False)
 
 
-def test_a_group_that_does_not_say_its_size_is_held_and_told_what_to_write() -> None:
+def test_kueue_group_without_a_size_is_held_with_a_fix() -> None:
     door = Intake(["phalanx"])
     door.pod(member(total=""))
     problem = gang_of(door).problem
@@ -48,7 +48,7 @@ def test_a_group_that_does_not_say_its_size_is_held_and_told_what_to_write() -> 
     )
 
 
-def test_a_size_that_is_none_holds_the_group() -> None:
+def test_invalid_size_holds_the_kueue_group() -> None:
     door = Intake(["phalanx"])
     door.pod(member(total="many"))
     problem = gang_of(door).problem
@@ -56,12 +56,12 @@ def test_a_size_that_is_none_holds_the_group() -> None:
     assert problem.message.startswith(f"pod default/m: annotation {TOTAL_COUNT} is 'many'")
 
 
-def test_pods_of_a_group_that_is_admitted_with_its_first_member_are_on_their_own() -> None:
+def test_pods_of_a_kueue_group_admitted_with_its_first_member_are_single() -> None:
     assert declare(member(annotations={FAST_ADMISSION: "true"})) is None
     assert declare(member(annotations={FAST_ADMISSION: "false"})) is not None
 
 
-def test_the_size_is_no_minimum_of_a_gang_that_is_named_otherwise() -> None:
+def test_kueue_size_is_no_minimum_of_a_gang_named_by_another_key() -> None:
     labels = {GROUP_NAME: "g", "scheduling.x-k8s.io/pod-group": "other"}
     found = declare(pod(labels=labels, annotations={TOTAL_COUNT: "3"}))
     assert found is not None
@@ -76,7 +76,7 @@ def test_pods_that_kueue_has_not_admitted_are_gated_members() -> None:
     assert (told.gang, told.gated) == ("g", True)
 
 
-def test_an_object_of_the_groups_name_holds_as_for_every_gang() -> None:
+def test_object_with_the_name_of_a_kueue_group_applies_as_for_every_gang() -> None:
     door = Intake(["phalanx"])
     door.pod(member())
     door.group(X_K8S, group("g", minMember=2))
@@ -86,7 +86,7 @@ def test_an_object_of_the_groups_name_holds_as_for_every_gang() -> None:
 # Kueue's Workload is another kind than that of Kubernetes
 
 
-def test_a_workload_of_kueue_is_none_of_kubernetes_own() -> None:
+def test_workload_of_kueue_is_no_workload_of_kubernetes() -> None:
     door = Intake(["phalanx"])
     kueues = [
         ServedResource(Resource("kueue.x-k8s.io", version, "workloads", "Workload"))
@@ -97,7 +97,7 @@ def test_a_workload_of_kueue_is_none_of_kubernetes_own() -> None:
     assert not has_native_groups(served, door)
 
 
-def test_a_pod_that_a_workload_of_kueue_owns_has_lost_no_group() -> None:
+def test_pod_owned_by_a_workload_of_kueue_has_lost_no_group() -> None:
     door = Intake(["phalanx"])
     document = pod_document()
     document["metadata"]["ownerReferences"] = [

@@ -1,4 +1,4 @@
-"""Who may use nodes that are lent for a time, and how far a group may be thinned out meanwhile (Volcano's tdm)."""
+"""Users of nodes that are lent for a time, and the eviction of their members (Volcano's tdm)."""
 
 from __future__ import annotations
 
@@ -48,43 +48,43 @@ class TestPods:
             ({}, {ZONE: "*", PREEMPTABLE: "false"}, True),
         ],
     )
-    def test_who_says_that_he_may_be_evicted_may_use_lent_nodes(
+    def test_revocable_pod_can_use_lent_nodes(
         self, labels: dict[str, str], annotations: dict[str, str], answer: bool | None
     ) -> None:
         (found,) = told(Intake(["phalanx"]), labels=labels, annotations=annotations)
         assert found.pod_class.revocable is answer
 
-    def test_pods_that_differ_in_nothing_else_are_of_two_classes(self) -> None:
+    def test_revocable_and_other_pods_are_two_classes(self) -> None:
         door = Intake(["phalanx"])
         (plain,), (lent,) = told(door, "a"), told(door, "b", annotations={PREEMPTABLE: "true"})
         assert plain.pod_class != lent.pod_class
 
-    def test_a_pod_with_a_controller_will_be_made_again(self) -> None:
+    def test_pod_with_a_controller_is_recreated(self) -> None:
         (bare,), (owned,) = told(Intake(["phalanx"])), told(Intake(["phalanx"]), owner="job")
         assert (bare.controlled, owned.controlled) == (False, True)
 
 
 class TestGroups:
-    def test_a_group_speaks_for_its_members(self) -> None:
+    def test_setting_of_a_group_applies_to_its_members(self) -> None:
         assert read(zone="*").revocable
         assert read(preemptable="true").revocable
         assert not read(zone="rz1").revocable
         assert not read().revocable
 
-    def test_only_volcanos_groups_do(self) -> None:
+    def test_only_volcanos_groups_have_lending_settings(self) -> None:
         assert not read(SIGS, zone="*").revocable
 
-    def test_a_budget_is_a_number_or_a_percentage(self) -> None:
+    def test_budget_is_a_number_or_a_percentage(self) -> None:
         assert read(least="2").min_available == Portion(2)
         assert read(most="30%").max_unavailable == Portion(30, percent=True)
         assert (read().min_available, read().max_unavailable) == (None, None)
 
-    def test_of_two_budgets_what_must_stay_holds(self) -> None:
+    def test_minimum_available_precedes_maximum_unavailable(self) -> None:
         spec = read(least="2", most="1")
         assert (spec.min_available, spec.max_unavailable) == (Portion(2), None)
 
     @pytest.mark.parametrize("text", ["", "-1", "101%", "1.5", "some"])
-    def test_a_budget_that_cannot_be_read_lets_nobody_go(self, text: str) -> None:
+    def test_unreadable_budget_allows_no_eviction(self, text: str) -> None:
         least, most = read(least=text), read(most=text)
         assert (least.min_available, most.max_unavailable) == (Portion(100, percent=True), Portion(0))
         assert [warning.code for warning in (*least.warnings, *most.warnings)] == ["InvalidAnnotation"] * 2
@@ -96,14 +96,14 @@ class TestGroups:
 
 
 class TestMembers:
-    def test_a_member_that_says_nothing_follows_its_group(self) -> None:
+    def test_member_without_a_setting_inherits_its_groups(self) -> None:
         door = Intake(["phalanx"])
         door.group(VOLCANO, group("g", annotations={ZONE: "*"}, minMember=1))
         (silent,) = told(door, "a", annotations=MEMBER)
         (unwilling,) = told(door, "b", annotations={**MEMBER, PREEMPTABLE: "false"})
         assert (silent.pod_class.revocable, unwilling.pod_class.revocable) == (True, False)
 
-    def test_it_is_told_when_its_group_changes_its_word(self) -> None:
+    def test_member_is_updated_when_the_setting_of_its_group_changes(self) -> None:
         door = Intake(["phalanx"])
         door.group(VOLCANO, group("g", minMember=1))
         told(door, "a", annotations=MEMBER)
@@ -116,7 +116,7 @@ class TestMembers:
         assert isinstance(back, PodUpdated)
         assert back.pod.pod_class.revocable is None
 
-    def test_members_of_one_class_stay_of_one_class(self) -> None:
+    def test_members_of_one_class_stay_in_one_class(self) -> None:
         door = Intake(["phalanx"])
         door.group(VOLCANO, group("g", annotations={ZONE: "*"}, minMember=1))
         (one,), (other,) = told(door, "a", annotations=MEMBER), told(door, "b", annotations=MEMBER)

@@ -1,4 +1,4 @@
-"""MaintenanceWindow objects and the signals of nodes: what is read, and what harms only itself."""
+"""MaintenanceWindow objects and signals of nodes: decoding, and isolation of faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def window(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "w", "uid": "uid-w", "generation": 3}, "spec": stated}
 
 
-def test_everything_that_a_window_says() -> None:
+def test_every_field_of_a_window_is_read() -> None:
     found = read_window(
         KIND,
         window(
@@ -50,7 +50,7 @@ def test_everything_that_a_window_says() -> None:
     assert [span.start - START for span in found.spans(START, START + 21 * 86_400)] == [0, 14 * 86_400]
 
 
-def test_what_is_left_out() -> None:
+def test_absent_fields_of_a_window_have_defaults() -> None:
     found = read_window(KIND, window(nodes={"selector": {}}))
     assert (found.names, found.selector) == ((), ())
     assert (found.before, found.close_before, found.at_start, found.notice) == (
@@ -98,9 +98,7 @@ def test_what_is_left_out() -> None:
         ({"recurrence": {"rule": "FREQ=HOURLY"}}, "the next occurrence starts before this one ends"),
     ],
 )
-def test_a_field_that_cannot_be_read_is_named_and_the_window_closes_nothing(
-    spec: dict[str, Any], says: str
-) -> None:
+def test_unreadable_field_is_named_and_the_window_closes_no_node(spec: dict[str, Any], says: str) -> None:
     found = read_window(KIND, window(**spec))
     assert says in found.problem
     assert found.problem.startswith("MaintenanceWindow w (phalanx.dev): ")
@@ -108,12 +106,12 @@ def test_a_field_that_cannot_be_read_is_named_and_the_window_closes_nothing(
     assert found.next_span(0) is None
 
 
-def test_a_problem_is_told_once_and_again_when_it_is_another() -> None:
+def test_problem_of_a_window_is_reported_once_and_again_when_it_changes() -> None:
     warnings = ObjectWarnings()
     windows = MaintenanceWindows(warnings)
     for duration in ("x", "x", "y", "1h"):
         windows.updated(KIND, window(duration=duration))
-    assert warnings.drain() == []  # it is right by now
+    assert warnings.drain() == []  # valid by now
     windows.updated(KIND, window(duration="x"))
     (told,) = warnings.drain()
     assert (told.reason, told.about.kind, told.about.name) == ("InvalidMaintenanceWindow", "MaintenanceWindow", "w")
@@ -121,7 +119,7 @@ def test_a_problem_is_told_once_and_again_when_it_is_another() -> None:
     assert warnings.drain() == []
 
 
-def test_windows_come_and_go_and_with_their_definition_all_go() -> None:
+def test_windows_are_added_and_removed_and_all_with_their_definition() -> None:
     windows = MaintenanceWindows(ObjectWarnings())
     ((event,), _) = windows.updated(KIND, window())
     assert isinstance(event, MaintenanceWindowUpdated)
@@ -139,7 +137,7 @@ class TestSignals:
         metadata = {"name": "n1", "uid": "u", "labels": {f"cloud.google.com/{name}": named[name] for name in named}}
         return decode_node(msgspec.json.encode({"metadata": metadata, "status": {"conditions": list(conditions)}}))
 
-    def test_the_label_of_gke(self) -> None:
+    def test_label_of_gke_is_read(self) -> None:
         signals = MaintenanceSignals()
         told = (MaintenanceSignal("label cloud.google.com/scheduled-maintenance-time of node n1", START),)
         made = self.node(scheduled_maintenance_time=str(START))
@@ -149,10 +147,10 @@ class TestSignals:
         assert signals.node(self.node()) == ([], set())
 
     @pytest.mark.parametrize("value", ["tomorrow", "-1", "0", "9" * 30, "2026-12-06T00:00:00Z", "", "١٧"])
-    def test_a_label_that_cannot_be_read_says_nothing(self, value: str) -> None:
+    def test_unreadable_label_is_ignored(self, value: str) -> None:
         assert MaintenanceSignals().node(self.node(scheduled_maintenance_time=value)) == ([], set())
 
-    def test_conditions_close_a_node_as_long_as_they_hold(self) -> None:
+    def test_conditions_close_a_node_while_they_are_true(self) -> None:
         signals = MaintenanceSignals()
         kinds = ("Ready", "MaintenancePlanned", "MaintenanceInProgress", "DrainInProgress")
         ((event,), _) = signals.node(self.node({"type": kind, "status": "True"} for kind in kinds))
@@ -164,7 +162,7 @@ class TestSignals:
         over = self.node({"type": kind, "status": "False"} for kind in kinds)
         assert signals.node(over) == ([NodeSignalled("n1", "Node")], set())
 
-    def test_a_node_that_is_gone_says_nothing_any_more(self) -> None:
+    def test_deleted_node_has_no_signal(self) -> None:
         signals = MaintenanceSignals()
         signals.node(self.node(scheduled_maintenance_time=str(START)))
         assert signals.node_gone("n1") == ([NodeSignalled("n1", "Node")], set())
@@ -178,25 +176,25 @@ class TestSignals:
         }
         return {"metadata": metadata, "spec": {"expireAfter": expires}, "status": {"nodeName": node}}
 
-    def test_a_claim_of_karpenter_expires(self) -> None:
+    def test_node_claim_of_karpenter_expires(self) -> None:
         told = (MaintenanceSignal("spec.expireAfter of NodeClaim c", START + 720 * 3600),)
         assert MaintenanceSignals().updated(CLAIM, self.claim()) == (
             [NodeSignalled("n1", "NodeClaim", told)],
             set(),
         )
 
-    def test_the_time_at_which_it_ends_at_the_latest_goes_before(self) -> None:
+    def test_latest_end_of_a_node_claim_precedes_its_expiry(self) -> None:
         found = self.claim(nodeclaim_termination_timestamp="2026-12-06T01:00:00Z")
         ((event,), _) = MaintenanceSignals().updated(CLAIM, found)
         assert isinstance(event, NodeSignalled)
         assert [each.start for each in event.signals] == [START + 3600]
 
     @pytest.mark.parametrize("expires", ["Never", "", "soon", "-1h"])
-    def test_a_claim_that_never_expires_says_nothing(self, expires: str) -> None:
+    def test_node_claim_that_never_expires_gives_no_signal(self, expires: str) -> None:
         found = MaintenanceSignals().updated(CLAIM, self.claim(expires=expires))
         assert found == ([NodeSignalled("n1", "NodeClaim")], set())
 
-    def test_a_claim_without_a_node_and_one_that_goes(self) -> None:
+    def test_node_claim_without_a_node_and_a_deleted_one_give_no_signal(self) -> None:
         signals = MaintenanceSignals()
         assert signals.updated(CLAIM, self.claim(node="")) == ([], set())
         signals.updated(CLAIM, self.claim())
@@ -205,7 +203,7 @@ class TestSignals:
         assert signals.unserved(CLAIM) == ([NodeSignalled("n1", "NodeClaim")], set())
 
     @pytest.mark.parametrize("part", ["metadata", "spec", "status"])
-    def test_a_claim_that_is_none_harms_nobody(self, part: str) -> None:
+    def test_invalid_node_claim_affects_no_node(self, part: str) -> None:
         claim = self.claim()
         claim[part] = {"name": "c"} if part == "metadata" else "nonsense"
         MaintenanceSignals().updated(CLAIM, claim)

@@ -1,4 +1,4 @@
-"""What a group says of its members reaches those that came before it, live and at the start of the process."""
+"""Updates of members by their group: they reach earlier members too, live and at the start of the process."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Told, ...]] = {
 
 
 def shown(facts: tuple[Told, ...], at_start: bool) -> Pod:
-    """As the only pod was told last."""
+    """Return the last published state of the only pod."""
     door = Intake(["phalanx"])
     if at_start:
         door.group_objects.postpone()
@@ -92,7 +92,7 @@ def shown(facts: tuple[Told, ...], at_start: bool) -> Pod:
 
 @pytest.mark.parametrize("at_start", [False, True], ids=["live", "at the start"])
 @pytest.mark.parametrize("facts", CASES.values(), ids=CASES)
-def test_in_whatever_order_they_come(facts: tuple[Told, ...], at_start: bool) -> None:
+def test_member_state_does_not_depend_on_the_order_of_arrival(facts: tuple[Told, ...], at_start: bool) -> None:
     said = shown((*facts[1:], facts[0]), at_start=False)
     assert said != shown(facts[:1], at_start=False)
     for order in permutations(facts):

@@ -1,4 +1,4 @@
-"""Members of Kubernetes' own groups, and what stands in for these where a cluster does not serve them."""
+"""Members of native groups, and the replacement by annotations where a cluster does not serve them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def gang_of(door: Intake) -> Gang:
     return found
 
 
-# Waiting for the object
+# Missing objects
 
 
-def test_a_member_waits_for_its_group_whatever_policy_that_will_have() -> None:
+def test_member_waits_for_its_group_whatever_the_policy() -> None:
     door = Intake(["phalanx"])
     door.pod(member())
     problem = gang_of(door).problem
@@ -50,7 +50,7 @@ def test_a_member_waits_for_its_group_whatever_policy_that_will_have() -> None:
     assert (gang_of(door).problem, gang_of(door).min_member) == (None, 1)
 
 
-def test_where_the_api_is_not_served_members_are_told_what_to_use_instead() -> None:
+def test_members_get_the_alternative_where_the_api_is_not_served() -> None:
     door = Intake(["phalanx"])
     door.pod(member())
     events = door.serves_native(False)
@@ -66,7 +66,7 @@ def test_where_the_api_is_not_served_members_are_told_what_to_use_instead() -> N
 # Without the API: the same by annotations
 
 
-def test_annotations_of_ours_make_a_group_with_the_same_rules() -> None:
+def test_our_annotations_form_a_group_with_the_same_rules() -> None:
     door = Intake(["phalanx"])
     door.pod(own(pod_group="g", min_count="3", disruption_mode="all"))
     found = gang_of(door)
@@ -74,7 +74,7 @@ def test_annotations_of_ours_make_a_group_with_the_same_rules() -> None:
     assert found.match_policy is MatchPolicy.UNTIL_SCHEDULED
 
 
-def test_the_annotation_alone_waits_for_an_object_of_any_kind() -> None:
+def test_annotation_alone_waits_for_an_object_of_any_kind() -> None:
     door = Intake(["phalanx"])
     door.pod(own(pod_group="g"))
     problem = gang_of(door).problem
@@ -86,7 +86,7 @@ def test_the_annotation_alone_waits_for_an_object_of_any_kind() -> None:
     assert (gang_of(door).min_member, gang_of(door).problem) == (4, None)
 
 
-def test_members_by_annotation_that_disagree_are_refused_as_native_ones_are() -> None:
+def test_disagreeing_members_by_annotation_are_refused_as_native_ones() -> None:
     door = Intake(["phalanx"])
     door.pod(own("a", pod_group="g", min_count="2"))
     other = pod(
@@ -100,7 +100,7 @@ def test_members_by_annotation_that_disagree_are_refused_as_native_ones_are() ->
     assert problem.code == "SchedulerNameMismatch"
 
 
-def test_a_disruption_mode_that_nobody_knows_is_the_strictest() -> None:
+def test_unknown_disruption_mode_is_the_strictest() -> None:
     door = Intake(["phalanx"])
     door.pod(own(pod_group="g", min_count="1", disruption_mode="some"))
     assert gang_of(door).unit
@@ -110,7 +110,7 @@ def test_a_disruption_mode_that_nobody_knows_is_the_strictest() -> None:
 # Priorities and preemption policies
 
 
-def test_the_groups_preemption_policy_binds_its_members() -> None:
+def test_preemption_policy_of_the_group_applies_to_its_members() -> None:
     for policy, refused in (("Never", False), ("PreemptLowerPriority", True)):
         door = Intake(["phalanx"])
         door.group(NATIVE, gang_group(preemptionPolicy=policy))
@@ -119,10 +119,10 @@ def test_the_groups_preemption_policy_binds_its_members() -> None:
         assert (problem is not None and problem.code == "PreemptionPolicyMismatch") is refused
 
 
-# A group that is made anew
+# A group that is created again
 
 
-def test_a_namesake_remembers_nothing() -> None:
+def test_namesake_of_a_group_inherits_nothing() -> None:
     door = Intake(["phalanx"])
     door.pod(member())
     scheduled = {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]}
@@ -132,7 +132,7 @@ def test_a_namesake_remembers_nothing() -> None:
     assert (gang_of(door).uid, gang_of(door).once_satisfied) == ("two", False)
 
 
-# Whose status it is
+# Ownership of the status
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_namesake_remembers_nothing() -> None:
         ([member("a", phase="Succeeded", node="n"), member("b", schedulerName="default-scheduler")], False),
     ],
 )
-def test_a_groups_status_is_ours_to_write_only_while_its_members_are(members: list[PodObject], ours: bool) -> None:
+def test_status_of_a_group_is_written_only_while_its_members_are_ours(members: list[PodObject], ours: bool) -> None:
     door = Intake(["phalanx"])
     door.group(NATIVE, group("g", schedulingPolicy={"elastic": {}}))
     for each in members:
@@ -159,7 +159,7 @@ def test_a_groups_status_is_ours_to_write_only_while_its_members_are(members: li
 
 
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
-def test_a_topology_key_asks_for_one_domain_of_that_label(resource: Any) -> None:
+def test_topology_key_requires_one_domain_of_that_label(resource: Any) -> None:
     constraints = {"topology": [{"key": "rack"}]}
     assert read(resource, **_with(schedulingConstraints=constraints)).topology == TopologyRule(required=("rack",))
 
@@ -174,11 +174,11 @@ def test_a_topology_key_asks_for_one_domain_of_that_label(resource: Any) -> None
         {"topology": 7},
     ],
 )
-def test_constraints_that_cannot_be_read_hold_the_group(constraints: object) -> None:
+def test_unreadable_constraints_hold_the_group(constraints: object) -> None:
     assert read(NATIVE, **_with(schedulingConstraints=constraints)).problem is not None
 
 
-def test_claims_carry_the_names_that_were_made_for_them() -> None:
+def test_claims_have_the_names_that_were_generated_for_them() -> None:
     claims = [
         {"name": "gpu", "resourceClaimTemplateName": "t"},
         {"name": "nic", "resourceClaimName": "shared"},
@@ -193,7 +193,7 @@ def test_claims_carry_the_names_that_were_made_for_them() -> None:
     )
 
 
-def test_the_workload_behind_a_group_is_read_in_both_spellings() -> None:
+def test_workload_behind_a_group_is_read_in_both_spellings() -> None:
     old = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}
     assert read(NATIVE_1_36, **_with(**old)).workload == "w"
     assert read(NATIVE, **_with(workloadRef={"workloadName": "w", "templateName": "t"})).workload == "w"
@@ -202,7 +202,7 @@ def test_the_workload_behind_a_group_is_read_in_both_spellings() -> None:
 # Replicas of 1.35
 
 
-def test_replicas_of_a_workload_are_gangs_of_their_own() -> None:
+def test_replicas_of_a_workload_are_separate_gangs() -> None:
     door = Intake(["phalanx"])
     door.group(WORKLOAD, group("job", podGroups=[{"name": "w", "policy": {"gang": {"minCount": 2}}}]))
     for replica in ("0", "1"):
@@ -217,10 +217,10 @@ def _with(**spec: Any) -> dict[str, Any]:
     return {"schedulingPolicy": {"gang": {"minCount": 2}}, **spec}
 
 
-# Pods whose group the API server has dropped
+# Pods whose group field the API server has dropped
 
 
-def test_a_pod_that_lost_its_group_is_told_once_why() -> None:
+def test_pod_that_lost_its_group_gets_one_event_with_the_reason() -> None:
     door = Intake(["phalanx"])
     lost = pod("lost", annotations={"scheduling.k8s.io/group-template-name": "workers"})
     door.pod(lost)
@@ -245,14 +245,14 @@ def test_a_pod_that_lost_its_group_is_told_once_why() -> None:
         ({}, False),
     ],
 )
-def test_only_pods_of_ours_that_belong_to_a_native_group_are_told(details: dict[str, Any], told: bool) -> None:
+def test_only_our_pods_of_a_native_group_get_the_event(details: dict[str, Any], told: bool) -> None:
     door = Intake(["phalanx"])
     door.serves_native(False)
     door.pod(pod(**details))
     assert bool(door.drain_warnings()) is told
 
 
-def test_a_pod_whose_owner_is_a_native_group_is_told_too() -> None:
+def test_pod_owned_by_a_native_group_gets_the_event_too() -> None:
     document = pod_document("lost")
     document["metadata"]["ownerReferences"] = [
         {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "u"}

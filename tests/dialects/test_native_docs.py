@@ -1,4 +1,4 @@
-"""What docs/native-gangs.md shows is read without a complaint and means what the text says."""
+"""Examples of docs/native-gangs.md: read without warnings and as the text explains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gang_of(door: Intake) -> Gang:
     return found
 
 
-def test_the_group_and_its_member() -> None:
+def test_documented_group_and_its_member_are_read() -> None:
     group, member = yaml.safe_load_all(_OBJECTS)
     door = Intake(["phalanx"])
     for document in (group, member):
@@ -36,7 +36,7 @@ def test_the_group_and_its_member() -> None:
     assert gang_of(door).min_member == 8
 
 
-def test_the_annotations_that_take_its_place() -> None:
+def test_documented_annotations_replace_the_group() -> None:
     door = Intake(["phalanx"])
     door.pod(pod(annotations=yaml.safe_load(_ANNOTATED)["metadata"]["annotations"]))
     found = gang_of(door)

@@ -1,4 +1,4 @@
-"""What users are told is true when they are told."""
+"""Notices to users: correct at the time of publication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def told(door: Intake) -> list[tuple[str, str]]:
     return [(notice.about.name, notice.reason) for notice in door.drain_warnings()]
 
 
-def test_an_object_that_is_read_after_its_pods_was_never_missing() -> None:
+def test_object_read_after_its_pods_was_never_missing() -> None:
     door = Intake(["phalanx"])
     door.pod(pod("m-0", **GROUP))
     door.pod(pod("v-0", **VOLCANO_GROUP))
@@ -27,14 +27,14 @@ def test_an_object_that_is_read_after_its_pods_was_never_missing() -> None:
     assert told(door) == []
 
 
-def test_an_object_that_is_missing_is_told_once() -> None:
+def test_missing_object_is_reported_once() -> None:
     door = Intake(["phalanx"])
     door.pod(pod("m-0", **GROUP))
     assert told(door) == [("m-0", "PodGroupNotFound")]
     assert told(door) == []
 
 
-def test_an_object_that_comes_and_goes_between_two_tellings_is_told_as_missing_once() -> None:
+def test_object_that_exists_only_between_two_reports_is_reported_as_missing_once() -> None:
     door = Intake(["phalanx"])
     door.pod(pod("m-0", **GROUP))
     door.group(X_K8S, group(minMember=1))
@@ -42,14 +42,14 @@ def test_an_object_that_comes_and_goes_between_two_tellings_is_told_as_missing_o
     assert told(door) == [("m-0", "PodGroupNotFound")]
 
 
-def test_a_gang_that_has_gone_is_not_spoken_of() -> None:
+def test_deleted_gang_is_not_reported() -> None:
     door = Intake(["phalanx"])
     door.pod(pod("m-0", **GROUP))
     door.pod_removed("default", "m-0", "uid-m-0")
     assert told(door) == []
 
 
-def test_a_pod_that_has_been_corrected_or_deleted_is_not_spoken_of() -> None:
+def test_corrected_or_deleted_pod_is_not_reported() -> None:
     door = Intake(["phalanx"])
     for name in ("corrected", "deleted", "bad"):
         door.pod(pod(name, containers=[container(cpu="much")]))
@@ -58,7 +58,7 @@ def test_a_pod_that_has_been_corrected_or_deleted_is_not_spoken_of() -> None:
     assert told(door) == [("bad", "InvalidPod")]
 
 
-def test_a_node_that_has_been_corrected_is_not_spoken_of() -> None:
+def test_corrected_node_is_not_reported() -> None:
     def node(name: str, cpu: Any) -> Any:
         document = {"metadata": {"name": name}, "status": {"allocatable": {"cpu": cpu}}}
         return decode_node(msgspec.json.encode(document))

@@ -1,4 +1,4 @@
-"""Numatopology objects, and which pods get whole CPUs of their own."""
+"""Numatopology objects, and pods with exclusive CPUs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_cpus_are_counted_by_numa_node() -> None:
     assert read_topology("n", spec()) == NumaTopology("n", NumaPolicy.SINGLE, True, (4, 4), (4, 1))
 
 
-def test_what_the_kubelet_keeps_is_not_free() -> None:
+def test_cpus_reserved_by_the_kubelet_are_not_free() -> None:
     found = read_topology("n", spec(resReserved={"cpu": "1500m"}))
     assert found is not None
     assert found.free == (2, 1)
 
 
-def test_pods_that_have_their_cpus_are_known() -> None:
+def test_pods_with_allocated_cpus_are_known() -> None:
     found = read_topology("n", spec(podAllocations=[{"uid": "u1", "name": "p", "namespace": "ns"}, {"uid": "u2"}]))
     assert found is not None
     assert found.assigned == {"u1", "u2", "ns/p"}
@@ -52,14 +52,14 @@ def test_pods_that_have_their_cpus_are_known() -> None:
         ("static", NumaPolicy.NONE, False),
     ],
 )
-def test_policies_are_the_kubelets(policies: Any, policy: NumaPolicy, pinned: bool) -> None:
+def test_topology_policies_are_read_from_the_kubelet(policies: Any, policy: NumaPolicy, pinned: bool) -> None:
     found = read_topology("n", spec(policies=policies))
     assert found is not None
     assert (found.policy, found.pinned) == (policy, pinned)
 
 
 @pytest.mark.parametrize("wrong", [None, 3, {}, {"cpuDetail": {}}, {"cpuDetail": {"x": {}, "1": {"numa": -1}}}])
-def test_what_cannot_be_read_is_no_topology(wrong: Any) -> None:
+def test_unreadable_topology_is_none(wrong: Any) -> None:
     assert read_topology("n", wrong) is None
 
 
@@ -98,7 +98,7 @@ def container(limit: str = "2", **requests: str) -> dict[str, Any]:
     return {"name": "c", "resources": {"limits": {"cpu": limit, "memory": "1Gi"}, "requests": requests}}
 
 
-def test_guaranteed_pods_get_whole_cpus() -> None:
+def test_guaranteed_pods_get_exclusive_cpus() -> None:
     door = Door()
     assert door.pod("a", container("2"), container("500m"), container("3000m")) == ("", (2, 3))
     assert door.pod("b", container("2", cpu="2", memory="1024Mi")) == ("", (2,))
@@ -108,14 +108,14 @@ def test_guaranteed_pods_get_whole_cpus() -> None:
     assert door.pod("f", container("2"), initContainers=[{"name": "first"}]) == ("", ())
 
 
-def test_a_policy_that_exists_is_kept() -> None:
+def test_known_topology_policy_of_a_pod_is_read() -> None:
     door = Door()
     assert door.pod("a", container(), policy="restricted") == ("restricted", (2,))
     assert door.pod("b", container(), policy="none") == ("", (2,))
     assert door.pod("c", container(), policy="tight") == ("", (2,))
 
 
-def test_pods_mind_kubelets_only_while_some_kubelet_insists() -> None:
+def test_pods_have_numa_requests_only_while_some_kubelet_enforces_a_policy() -> None:
     door = Door()
     door.pod("a", container())
     door.topology("loose", spec(policies={"CPUManagerPolicy": "static"}))
@@ -130,7 +130,7 @@ def test_pods_mind_kubelets_only_while_some_kubelet_insists() -> None:
     assert door.facts[-1] == NumaTopologyGone("strict")
 
 
-def test_the_same_again_is_no_news() -> None:
+def test_unchanged_topology_is_no_event() -> None:
     door = Door()
     door.topology("n", spec())
     door.topology("n", spec())

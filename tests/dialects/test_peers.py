@@ -1,4 +1,4 @@
-"""What pods say about other pods, as it comes over the wire."""
+"""Inter-pod rules of pods, decoded from the API."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def term(**fields: Any) -> dict[str, Any]:
     return {"labelSelector": APP, "topologyKey": ZONE} | fields
 
 
-def test_a_pod_that_says_nothing_has_no_peers() -> None:
+def test_pod_without_rules_has_no_peers() -> None:
     assert peers() == NO_PEERS
     assert peers(affinity={"nodeAffinity": {}}) == NO_PEERS
 
 
-def test_terms_mean_pods_of_the_pods_own_namespace_unless_they_say_otherwise() -> None:
+def test_terms_match_pods_of_the_pods_own_namespace_by_default() -> None:
     def whom(**fields: Any) -> PodSelection:
         (found,) = peers(**affinity("podAffinity", term(**fields))).affinity
         assert found.key == ZONE
@@ -66,7 +66,7 @@ def test_terms_mean_pods_of_the_pods_own_namespace_unless_they_say_otherwise() -
     assert whom(namespaceSelector=selector, namespaces=["a"]) == PodSelection((IS_APP,), ("a",), (team,))
 
 
-def test_no_selector_means_nobody_and_an_empty_one_everybody() -> None:
+def test_absent_selector_matches_no_pod_and_an_empty_one_every_pod() -> None:
     def selector(stated: object) -> object:
         return peers(**affinity("podAntiAffinity", term(labelSelector=stated))).anti[0].whom.selector
 
@@ -74,7 +74,7 @@ def test_no_selector_means_nobody_and_an_empty_one_everybody() -> None:
     assert selector({}) == ()
 
 
-def test_the_order_of_a_selector_makes_no_difference() -> None:
+def test_order_of_a_selector_makes_no_difference() -> None:
     one = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["2", "1"]}], "matchLabels": {"b": "3"}}
     other = {"matchExpressions": [
         {"key": "b", "operator": "In", "values": ["3"]}, {"key": "a", "operator": "In", "values": ["1", "2", "1"]},
@@ -83,7 +83,7 @@ def test_the_order_of_a_selector_makes_no_difference() -> None:
     assert first == second
 
 
-def test_preferred_terms_weigh_for_and_against() -> None:
+def test_preferred_terms_have_positive_and_negative_weights() -> None:
     near = {"weight": 5, "podAffinityTerm": term()}
     far = {"weight": 100, "podAffinityTerm": term()}
     both = {"affinity": {"podAffinity": {PREFERRED: [near]}, "podAntiAffinity": {PREFERRED: [far]}}}
@@ -91,7 +91,7 @@ def test_preferred_terms_weigh_for_and_against() -> None:
     assert peers(**both).preferred == (PreferredPeers(meant, 5), PreferredPeers(meant, -100))
 
 
-def test_a_spread_constraint_has_the_defaults_of_the_api() -> None:
+def test_spread_constraint_has_the_defaults_of_the_api() -> None:
     meant = PodSelection((IS_APP,), ("default",))
     assert peers(**spread()).spread == (Spread(meant, ZONE, 1, 1, True, True, False),)
     stated = spread(
@@ -102,7 +102,7 @@ def test_a_spread_constraint_has_the_defaults_of_the_api() -> None:
     assert not peers(**spread(whenUnsatisfiable="ScheduleAnyway")).spread[0].required
 
 
-def test_label_keys_are_merged_from_the_pods_own_labels_once() -> None:
+def test_match_label_keys_are_merged_from_the_pods_own_labels_once() -> None:
     labels = {"hash": "1", "app": "x"}
     version = Requirement("hash", "In", ("1",))
     merged = spread(labelSelector=APP | {"matchExpressions": [{"key": "hash", "operator": "In", "values": ["1"]}]})
@@ -117,7 +117,7 @@ def test_label_keys_are_merged_from_the_pods_own_labels_once() -> None:
     assert found_term.whom.selector == (IS_APP, Requirement("app", "NotIn", ("x",)), version)
 
 
-def test_pods_of_one_template_share_a_class_but_not_across_labels_that_matter() -> None:
+def test_pods_of_one_template_share_a_class_unless_relevant_labels_differ() -> None:
     decoder = PodDecoder()
     first, second, third = (
         decoder.template(pod(name, labels={"hash": value}, **spread(matchLabelKeys=["hash"]))).pod_class
@@ -166,20 +166,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("details", "field"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_read_is_named_and_means_nobody(details: dict[str, Any], field: str) -> None:
+def test_unreadable_term_is_named_and_matches_no_pod(details: dict[str, Any], field: str) -> None:
     found = read_pod(**details)
     assert found.problem.startswith(f"{field}: ")
     assert found.pod_class.peers == NO_PEERS
 
 
-def test_a_broken_spread_leaves_affinity_as_it_is() -> None:
+def test_broken_spread_does_not_affect_affinity() -> None:
     found = read_pod(**affinity("podAntiAffinity", term()), **spread(maxSkew=-1))
     assert "maxSkew" in found.problem
     assert found.pod_class.peers.anti
     assert not found.pod_class.peers.spread
 
 
-def test_labels_of_pods_and_namespaces_are_facts() -> None:
+def test_labels_of_pods_and_namespaces_are_events() -> None:
     assert read_pod(labels={"b": "2", "a": "1"}).labels == (("a", "1"), ("b", "2"))
 
     def namespace(name: str, **labels: str) -> NamespaceObject:

@@ -1,4 +1,4 @@
-"""Pods of a list are read by what they have in common; what is read is what reading each on its own gives."""
+"""Shared decoding of a list of pods: equal to decoding each pod on its own."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Document = dict[str, Any]
 
 
 def text(document: Document) -> bytes:
-    """As API servers write: without spaces, and fields in the order of the document."""
+    """Encode as API servers do: without spaces, and fields in the order of the document."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def known(pod: PodObject) -> Document:
-    """All that is read of it; without what only says that it has been read together with others."""
+    """Return all decoded fields of a pod, without marks of shared decoding."""
     found: Document = msgspec.to_builtins(pod)
     return {key: value for key, value in found.items() if not key.endswith("template")}
 
@@ -41,7 +41,7 @@ def with_token(suffix: str, name: str = "p", node: str = "n1") -> Document:
     return pod_document(name, node=node, containers=containers, volumes=[token_volume(suffix)])
 
 
-def test_pods_of_one_workload_share_what_is_read_of_their_specs() -> None:
+def test_pods_of_one_workload_share_their_decoded_specs() -> None:
     reader = PodReader()
     one, other = (
         reader.pod(text(with_token(suffix, name, node)))
@@ -53,7 +53,7 @@ def test_pods_of_one_workload_share_what_is_read_of_their_specs() -> None:
     assert (one.metadata.name, other.metadata.name) == ("p-0", "p-1")
 
 
-def test_a_pod_that_gets_its_node_shares_nothing_wrong_with_the_one_that_waited() -> None:
+def test_pod_that_gets_its_node_shares_no_outdated_field() -> None:
     reader = PodReader()
     waiting, bound = (reader.pod(text(pod_document("p", node=node))) for node in ("", "n1"))
     assert (waiting.spec.node_name, bound.spec.node_name) == ("", "n1")
@@ -94,7 +94,7 @@ def _selects_a_node_by_name_and_has_none(value: str) -> Document:
         _has_an_ephemeral_volume_named_like_a_token,
     ],
 )
-def test_what_a_tenant_writes_to_look_like_another_pod_is_read_as_it_is(made: Callable[[str], Document]) -> None:
+def test_pod_written_to_look_like_another_is_decoded_correctly(made: Callable[[str], Document]) -> None:
     reader = PodReader()
     for word in ("", "aaaaa", "bbbbb", "aaaaa", ""):
         raw = text(made(word))
@@ -119,14 +119,14 @@ def test_what_a_tenant_writes_to_look_like_another_pod_is_read_as_it_is(made: Ca
         b'{"metadata":{"name":"p"},"spec":{"x":' + b"[" * 3000 + b"]" * 3000 + b"}}",
     ],
 )
-def test_what_is_odd_is_read_as_by_itself(raw: bytes) -> None:
+def test_odd_pod_is_decoded_as_on_its_own(raw: bytes) -> None:
     reader = PodReader()
     for _ in range(2):
         assert known(reader.pod(raw)) == known(decode_pod(raw))
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"metadata":{}}', b'{"metadata":{"name":"p"}', b'{"spec":{}}'])
-def test_what_is_no_pod_raises_the_same(raw: bytes) -> None:
+def test_invalid_pod_raises_the_same_error(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError) as alone:
         decode_pod(raw)
     with pytest.raises(msgspec.DecodeError) as together:
@@ -134,7 +134,7 @@ def test_what_is_no_pod_raises_the_same(raw: bytes) -> None:
     assert str(together.value) == str(alone.value)
 
 
-def test_the_cache_starts_anew_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_cleared_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phalanx.dialects.pods.pod_reader._CACHE_SIZE", 1000)
     reader = PodReader()
     for number in range(50):
@@ -175,7 +175,7 @@ _specs = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(_specs, st.booleans()), min_size=1, max_size=8))
-def test_in_whatever_order_pods_come_each_is_read_as_by_itself(specs: list[tuple[Document, bool]]) -> None:
+def test_pods_in_any_order_are_each_decoded_as_on_their_own(specs: list[tuple[Document, bool]]) -> None:
     reader, decoder = PodReader(), PodDecoder()
     for spec, annotated in specs:
         metadata: Document = {"name": "p", "uid": "u"}
@@ -185,5 +185,5 @@ def test_in_whatever_order_pods_come_each_is_read_as_by_itself(specs: list[tuple
         together, alone = reader.pod(raw), decode_pod(raw)
         assert known(together) == known(alone)
         assert decoder.template(together) == PodDecoder().template(alone)
-        # The template, too: what follows from it is kept under it.
+        # The template is checked, too: results derived from it are cached under it.
         assert together.template == alone.template

@@ -1,4 +1,4 @@
-"""What decides where a pod may go, and what is refused because it cannot be honoured yet."""
+"""Placement constraints of pods, and refusal of unsupported ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def required(*terms: dict[str, Any]) -> PodClass:
     return pod_class(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}})
 
 
-def test_a_plain_pod_restricts_nothing() -> None:
+def test_plain_pod_has_no_constraints() -> None:
     plain = pod_class()
     assert (plain.node_selector, plain.affinity, plain.tolerations, plain.host_ports) == ((), None, (), ())
     assert plain.best_effort
 
 
-def test_the_node_selector_is_sorted() -> None:
+def test_node_selector_is_sorted() -> None:
     assert pod_class(nodeSelector={"b": "2", "a": "1"}).node_selector == (("a", "1"), ("b", "2"))
     assert pod_class(nodeSelector={"b": "2", "a": "1"}) == pod_class(nodeSelector={"a": "1", "b": "2"})
 
@@ -48,7 +48,7 @@ def test_required_affinity_keeps_expressions_and_fields() -> None:
     )
 
 
-def test_no_requirement_and_one_that_nothing_meets_are_told_apart() -> None:
+def test_absent_requirement_differs_from_one_that_no_node_meets() -> None:
     assert pod_class(affinity={"nodeAffinity": {PREFERRED: []}}).affinity is None
     assert required().affinity == ()
 
@@ -64,7 +64,7 @@ def test_no_requirement_and_one_that_nothing_meets_are_told_apart() -> None:
         {"key": "a", "operator": "Lt", "values": [str(2**63)]},
     ],
 )
-def test_a_bad_expression_spoils_its_term_and_not_its_sisters(expression: dict[str, Any]) -> None:
+def test_bad_expression_invalidates_its_term_only(expression: dict[str, Any]) -> None:
     good = {"matchExpressions": [{"key": "b", "operator": "Lt", "values": ["-5"]}]}
     terms = required({"matchExpressions": [expression]}, good).affinity
     assert terms is not None
@@ -80,7 +80,7 @@ def test_a_bad_expression_spoils_its_term_and_not_its_sisters(expression: dict[s
         {"key": "metadata.name", "operator": "In", "values": ["x", "y"]},
     ],
 )
-def test_fields_know_only_the_name_and_one_value(field: dict[str, Any]) -> None:
+def test_match_fields_accept_only_the_name_and_one_value(field: dict[str, Any]) -> None:
     terms = required({"matchFields": [field]}).affinity
     assert terms is not None
     assert terms[0].invalid
@@ -119,12 +119,12 @@ def test_host_ports_of_main_containers_and_sidecars_count() -> None:
     assert found.host_ports == (HostPort(8080, "TCP", "10.0.0.1"), HostPort(9000, "UDP", ""))
 
 
-def test_on_the_hosts_network_every_port_is_one_of_the_host() -> None:
+def test_with_host_network_every_port_is_a_host_port() -> None:
     found = pod_class(hostNetwork=True, containers=[with_ports(container(), {"containerPort": 80})])
     assert found.host_ports == (HostPort(80),)
 
 
-def test_a_scoring_override_becomes_canonical_json() -> None:
+def test_scoring_override_is_read_as_canonical_json() -> None:
     annotations = {
         "volcano.sh/resource-strategy-scoring-type": "MostAllocated",
         "volcano.sh/resource-strategy-weight": '{"nvidia.com/gpu": 5, "cpu": 1}',
@@ -142,13 +142,13 @@ def test_a_scoring_override_becomes_canonical_json() -> None:
         {"volcano.sh/resource-strategy-weight": '{"cpu": "a lot"}'},
     ],
 )
-def test_a_malformed_scoring_override_is_dropped_and_named(annotation: dict[str, str]) -> None:
+def test_malformed_scoring_override_is_dropped_and_named(annotation: dict[str, str]) -> None:
     spec = PodDecoder().template(pod(annotations=annotation))
     assert spec.pod_class.strategy == ""
     assert next(iter(annotation)) in spec.strategy_faults[0].path
 
 
-def test_features_that_a_node_must_declare_are_named() -> None:
+def test_required_node_features_are_read() -> None:
     rules = [{"action": "RestartAllContainers"}]
     assert pod_class(hostUsers=False, hostNetwork=True).features == ("UserNamespacesHostNetworkSupport",)
     assert pod_class(hostUsers=False).features == ()

@@ -1,4 +1,4 @@
-"""Queues that keep to groups of nodes: what Volcano's objects say, and what reaches each pod."""
+"""Queues restricted to groups of nodes: decoding of Volcano's objects, and the rule of each pod."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Door:
-    """An intake that remembers how each pod was shown last."""
+    """An intake that records the last state of each pod."""
 
     def __init__(self) -> None:
         self.intake = Intake({"volcano"})
@@ -68,7 +68,7 @@ def to(*groups: str) -> dict[str, Any]:
     return {"nodeGroupAffinity": {REQUIRED: list(groups)}}
 
 
-def test_all_four_lists_are_read() -> None:
+def test_all_four_lists_of_node_groups_are_read() -> None:
     door = Door()
     towards, away = {REQUIRED: ["a"], PREFERRED: ["c", "b"]}, {REQUIRED: ["d"], PREFERRED: ["e"]}
     door.queue("q", {"nodeGroupAffinity": towards, "nodeGroupAntiAffinity": away})
@@ -77,7 +77,7 @@ def test_all_four_lists_are_read() -> None:
     assert door.pools == {"p": rule}
 
 
-def test_a_queue_that_says_nothing_has_no_rule() -> None:
+def test_queue_without_lists_has_no_rule() -> None:
     door = Door()
     door.queue("q", to("a"))
     door.queue("other")
@@ -85,7 +85,7 @@ def test_a_queue_that_says_nothing_has_no_rule() -> None:
     assert door.pools == {"p": None}
 
 
-def test_a_queue_follows_the_nearest_one_above_that_has_a_rule() -> None:
+def test_queue_inherits_the_rule_of_the_nearest_parent() -> None:
     door = Door()
     door.queue("root", to("r"))
     door.queue("top", to("t"))
@@ -98,7 +98,7 @@ def test_a_queue_follows_the_nearest_one_above_that_has_a_rule() -> None:
     assert door.pools["p"] == PoolRule(queue="low", limits=limits)
 
 
-def test_below_the_root_its_rule_counts() -> None:
+def test_rule_of_the_root_applies_below_it() -> None:
     door = Door()
     door.queue("root", to("r"))
     door.queue("q")
@@ -106,7 +106,7 @@ def test_below_the_root_its_rule_counts() -> None:
     assert door.pools["p"] == PoolRule(required=("r",), inherited=True, queue="q")
 
 
-def test_queues_that_are_each_others_parents_have_no_rule() -> None:
+def test_queues_in_a_cycle_have_no_rule() -> None:
     door = Door()
     door.queue("far", to("f"))
     door.queue("a", parent="b")
@@ -115,7 +115,7 @@ def test_queues_that_are_each_others_parents_have_no_rule() -> None:
     assert door.pools["p"] is None
 
 
-def test_members_follow_their_groups_queue() -> None:
+def test_members_follow_the_queue_of_their_group() -> None:
     door = Door()
     door.queue("fast", to("a"))
     door.queue("slow", to("b"))
@@ -127,7 +127,7 @@ def test_members_follow_their_groups_queue() -> None:
     assert [rule.required for rule in door.pools.values() if rule] == [("b",), ("b",)]
 
 
-def test_a_queue_may_change_its_mind_after_its_pods_came() -> None:
+def test_changed_rule_of_a_queue_reaches_earlier_pods() -> None:
     door = Door()
     door.pod("p", "q")
     door.queue("q", to("a"))
@@ -138,7 +138,7 @@ def test_a_queue_may_change_its_mind_after_its_pods_came() -> None:
     assert door.pools["p"] is None
 
 
-def test_a_namespace_may_change_the_queue_of_its_pods_and_groups() -> None:
+def test_changed_queue_of_a_namespace_reaches_its_pods_and_groups() -> None:
     door = Door()
     door.queue("fast", to("a"))
     door.pod("alone")
@@ -157,14 +157,14 @@ def test_a_namespace_may_change_the_queue_of_its_pods_and_groups() -> None:
         ({"nodeGroupAffinity": {PREFERRED: [1]}}, f"spec.affinity.nodeGroupAffinity.{PREFERRED}"),
     ],
 )
-def test_a_rule_that_cannot_be_read_makes_its_queue_unusable(affinity: Any, field: str) -> None:
+def test_unreadable_rule_makes_its_queue_unusable(affinity: Any, field: str) -> None:
     door = Door()
     door.queue("q", affinity)
     assert f"{field} is" in door.problems["q"]
 
 
 @pytest.mark.parametrize("limits", ["cpu=1", '{"a": {"cpu": "much"}}', '{"a": {"cpu": "-1"}}'])
-def test_limits_that_cannot_be_read_make_their_queue_unusable(limits: str) -> None:
+def test_unreadable_limits_make_their_queue_unusable(limits: str) -> None:
     door = Door()
     door.queue("q", limits=limits)
     assert "volcano.sh/nodegroup-resource-limits" in door.problems["q"]

@@ -37,7 +37,7 @@ def gpus(events: list[ClusterEvent]) -> Account:
     return found
 
 
-def test_a_profile_is_the_root_of_a_tree_that_shares_what_its_nodes_offer() -> None:
+def test_profile_is_the_root_of_a_tree_with_the_total_of_its_nodes() -> None:
     door = Intake(["phalanx"])
     door.node(node("a", pool="gpu"))
     door.node(node("b", cpu=2, memory="1Gi", pool="gpu"))
@@ -50,13 +50,13 @@ def test_a_profile_is_the_root_of_a_tree_that_shares_what_its_nodes_offer() -> N
     assert (account.capability, account.label) == ((), "ElasticQuotaProfile kube-system/profile")
 
 
-def test_a_profile_may_limit_the_eviction_of_pods() -> None:
+def test_profile_can_limit_the_eviction_of_pods() -> None:
     limits = {"phalanx.dev/min-run-time": "5m", "phalanx.dev/eviction-rate": "2/1h"}
     account = gpus(Intake(["phalanx"]).account(PROFILE, profile(annotations=limits)))
     assert (account.min_run_time, account.eviction_rate) == (300, EvictionRate(2, 3600))
 
 
-def test_the_total_follows_the_nodes() -> None:
+def test_total_of_a_profile_follows_its_nodes() -> None:
     door = Intake(["phalanx"])
     assert gpus(door.account(PROFILE, profile())).total == ()
     assert dict(gpus(door.node(node("a", pool="gpu"))).total or ())["cpu"] == 8000
@@ -67,7 +67,7 @@ def test_the_total_follows_the_nodes() -> None:
     assert gpus(door.node_removed("a")).total == ()
 
 
-def test_the_ratio_the_keys_and_the_labels_of_the_quota() -> None:
+def test_ratio_keys_and_labels_of_the_quota_are_read() -> None:
     door = Intake(["phalanx"])
     door.node(node("a", cpu=3, pool="gpu"))
     details = profile(
@@ -81,7 +81,7 @@ def test_the_ratio_the_keys_and_the_labels_of_the_quota() -> None:
     assert (account.parental, account.parent) == (True, AccountKey(Tree.KOORDINATOR, "org", "gpu-tree"))
 
 
-def test_without_a_label_the_tree_is_called_by_koordinators_hash() -> None:
+def test_tree_without_a_label_is_named_by_koordinators_hash() -> None:
     door = Intake(["phalanx"])
     first = gpus(door.account(PROFILE, profile(labels={"a": "b"}))).key.forest
     # FNV-1a, 64 bits, of "kube-system/profile".
@@ -91,7 +91,7 @@ def test_without_a_label_the_tree_is_called_by_koordinators_hash() -> None:
     assert first == str(value)
 
 
-def test_a_quota_that_is_written_down_holds_against_the_profile() -> None:
+def test_declared_quota_takes_precedence_over_the_profile() -> None:
     door = Intake(["phalanx"])
     door.account(PROFILE, profile())
     written = quota("gpus", "kube-system", created=EPOCH + 9, labels={KO + "tree-id": "gpu-tree"}, min={"cpu": 1})
@@ -111,7 +111,7 @@ def test_a_quota_that_is_written_down_holds_against_the_profile() -> None:
     ],
     ids=str,
 )
-def test_a_profile_that_cannot_be_read_shares_nothing_and_is_told(spec: dict[str, Any], field: str) -> None:
+def test_unreadable_profile_has_no_total_and_is_reported(spec: dict[str, Any], field: str) -> None:
     door = Intake(["phalanx"])
     assert door.account(PROFILE, profile(**spec)) == []
     (notice,) = door.drain_warnings()
@@ -119,7 +119,7 @@ def test_a_profile_that_cannot_be_read_shares_nothing_and_is_told(spec: dict[str
 
 
 @pytest.mark.parametrize("ratio", ["0", "1.1", "x", "1e9", 2, None, "9" * 40])
-def test_a_ratio_that_is_none_is_1(ratio: Any) -> None:
+def test_invalid_ratio_is_1(ratio: Any) -> None:
     door = Intake(["phalanx"])
     door.node(node("a", pool="gpu"))
     assert dict(gpus(door.account(PROFILE, profile(resourceRatio=ratio))).total or ())["cpu"] == 8000
@@ -130,7 +130,7 @@ _moves = st.tuples(st.sampled_from("abc"), st.sampled_from(["gpu", "cpu", "gone"
 
 
 @given(st.lists(_moves, max_size=12), st.integers(0, 12))
-def test_the_total_does_not_depend_on_the_order(moves: list[tuple[str, str, int]], at: int) -> None:
+def test_total_of_a_profile_does_not_depend_on_the_order(moves: list[tuple[str, str, int]], at: int) -> None:
     door, final = Intake(["phalanx"]), Intake(["phalanx"])
     known: Account | None = None
     last: dict[str, tuple[str, int]] = {}

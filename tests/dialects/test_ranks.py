@@ -1,4 +1,4 @@
-"""Which place a pod has among its siblings and whether it leads them, as those who make pods say it."""
+"""Ranks and leaders of members, from the annotations of different controllers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ GANG = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs
         ({}, {}, NO_INDEX),
     ],
 )
-def test_ranks(labels: dict[str, str], annotations: dict[str, str], index: int) -> None:
+def test_rank_of_a_member_is_read_from_every_source(
+    labels: dict[str, str], annotations: dict[str, str], index: int
+) -> None:
     assert index_of(pod("p", labels=labels, annotations=annotations).metadata) == index
 
 
@@ -49,7 +51,7 @@ def test_ranks(labels: dict[str, str], annotations: dict[str, str], index: int) 
         ({}, False),
     ],
 )
-def test_leaders(labels: dict[str, str], leader: bool) -> None:
+def test_leader_of_a_gang_is_read_from_every_source(labels: dict[str, str], leader: bool) -> None:
     assert leads(pod("p", labels=labels).metadata) is leader
 
 
@@ -60,12 +62,12 @@ def told(kind: type[Any], **details: Any) -> Any:
     return found, intake
 
 
-def test_a_pod_on_its_own_leads_nobody() -> None:
+def test_single_pod_is_no_leader() -> None:
     assert not told(PodUpdated, labels={"spark-role": "driver"})[0].pod.leads
     assert told(PodUpdated, labels={**GANG, "spark-role": "driver"})[0].pod.leads
 
 
-def test_how_long_a_gang_is_to_stay_as_it_is() -> None:
+def test_scale_up_delay_of_a_gang_is_read() -> None:
     said = {"phalanx.dev/scale-up-delay": "3m"}
     assert told(GangUpdated, labels=GANG, annotations=said)[0].gang.scale_up_delay == 180
 
@@ -86,7 +88,7 @@ def test_new_annotation_of_scale_up_delay_wins_over_the_former() -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "-1s", "48h"])
-def test_a_delay_that_cannot_be_read_is_named_and_delays_nothing(text: str) -> None:
+def test_unreadable_delay_is_named_and_delays_nothing(text: str) -> None:
     event, intake = told(GangUpdated, labels=GANG, annotations={"phalanx.dev/scale-up-delay": text})
     assert event.gang.scale_up_delay == 0
     (warning,) = intake.drain_warnings()

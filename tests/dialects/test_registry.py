@@ -1,4 +1,4 @@
-"""Dialects that installed packages offer, beside ours."""
+"""Dialects of installed packages, beside the built-in ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     installed_dialects.cache_clear()
 
 
-def test_the_dialect_of_a_package_serves_from_the_pods_label_to_the_objects_status(offer: Any) -> None:
+def test_dialect_of_a_package_works_from_the_pods_label_to_the_objects_status(offer: Any) -> None:
     offer(teams=TEAMS)
     door = Intake(["phalanx"], dialects=installed_dialects())
     door.pod(pod(labels={"example.com/team": "g"}))
@@ -96,28 +96,28 @@ def test_the_dialect_of_a_package_serves_from_the_pods_label_to_the_objects_stat
     assert change.patch["status"] == {"members": 2}
 
 
-def test_a_name_means_the_objects_of_its_own_dialect_first(offer: Any) -> None:
+def test_name_refers_to_the_objects_of_its_own_dialect_first(offer: Any) -> None:
     offer(teams=TEAMS)
     door = Intake(["phalanx"], dialects=installed_dialects())
     door.group(ServedKind("scheduling.x-k8s.io", "v1alpha1", "podgroups"), group("g", minMember=2))
     door.group(TEAM, group("g", size=3))
     gang = door._gangs.gang(KEY)
     assert gang is not None
-    assert gang.min_member == 2  # nobody names it yet: ours come first
+    assert gang.min_member == 2  # no pod names it yet: built-in dialects come first
     door.pod(pod(labels={"example.com/team": "g"}))
     gang = door._gangs.gang(KEY)
     assert gang is not None
     assert gang.min_member == 3
 
 
-def test_what_it_needs_is_among_the_rights_that_are_installed(offer: Any) -> None:
+def test_rights_of_an_installed_dialect_are_installed(offer: Any) -> None:
     offer(teams=TEAMS)
     rules = access("phalanx-scheduler", "phalanx-system")[2]["rules"]
     assert {"apiGroups": ["example.com"], "resources": ["teams"], "verbs": ["get", "list", "watch"]} in rules
     assert definitions()
 
 
-def test_policies_know_its_name_and_no_other(offer: Any) -> None:
+def test_policies_accept_the_name_of_an_installed_dialect_and_no_other(offer: Any) -> None:
     def options(name: str) -> Any:
         text = (
             f'actions: "allocate"\ntiers: []\nphalanx: {{dialects: {{matchPolicies: {{{name}: only-waiting}}}}}}\n'
@@ -149,7 +149,7 @@ def test_policies_know_its_name_and_no_other(offer: Any) -> None:
         ),
     ],
 )
-def test_one_that_cannot_be_used_is_told_and_left_out(
+def test_unusable_dialect_is_reported_and_skipped(
     offer: Any, caplog: pytest.LogCaptureFixture, offered: object, why: str
 ) -> None:
     offer(bad=offered, teams=TEAMS)
@@ -157,7 +157,7 @@ def test_one_that_cannot_be_used_is_told_and_left_out(
     assert [record.message for record in caplog.records] == [f"dialect bad (package:bad) is ignored: {why}"]
 
 
-def test_a_reader_of_names_that_raises_costs_its_own_names_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_declaration_reader_that_raises_loses_only_its_own_names(caplog: pytest.LogCaptureFixture) -> None:
     broken = GangNaming(GangRules("broken"), NAMING.match_policy, Precedence.FIELD, read=raising)
     door = Intake(["phalanx"], dialects=(*BUILT_IN, Dialect("broken", (broken,))))
     for name in ("a", "b"):
@@ -170,7 +170,7 @@ def test_a_reader_of_names_that_raises_costs_its_own_names_only(caplog: pytest.L
     ]
 
 
-def test_a_reader_of_objects_that_raises_holds_the_gang_of_that_object(offer: Any) -> None:
+def test_object_reader_that_raises_holds_the_gang_of_that_object(offer: Any) -> None:
     (kind,) = TEAMS.groups
     broken = Dialect("teams", (NAMING,), (GroupKind(kind.kind, raising, NAMING),))
     door = Intake(["phalanx"], dialects=(*BUILT_IN, broken))
@@ -182,7 +182,7 @@ def test_a_reader_of_objects_that_raises_holds_the_gang_of_that_object(offer: An
     assert gang.problem.message == "Team default/g (example.com) cannot be read: ValueError: a bug; apply it again"
 
 
-def test_the_core_asks_what_follows_from_a_declaration_and_never_whose_it_is() -> None:
+def test_core_reads_properties_of_a_declaration_and_never_its_dialect() -> None:
     names = {naming.rules.name for dialect in BUILT_IN for naming in dialect.namings}
     for path in (
         *Path(phalanx.cluster.__path__[0]).rglob("*.py"),

@@ -113,23 +113,23 @@ TABLE: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize(("spec", "expected"), TABLE.values(), ids=TABLE)
-def test_the_requests_of_a_pod(spec: dict[str, Any], expected: dict[str, int]) -> None:
+def test_requests_of_a_pod_match_kube_scheduler(spec: dict[str, Any], expected: dict[str, int]) -> None:
     assert requests(**spec) == expected
     assert demand_of(pod(**spec).spec).problems == ()
 
 
 @pytest.mark.parametrize("value", ["", "abc", "1,5", "-1", "0x10", "1Kib", " 1", True, [1], {}])
-def test_garbage_and_negative_amounts_are_left_out_and_named(value: object) -> None:
+def test_unreadable_and_negative_amounts_are_ignored_and_named(value: object) -> None:
     demand = demand_of(pod(containers=[container(memory=value), container(memory="1Gi", cpu="1")]).spec)
     assert dict(demand.requests) == {"cpu": 1000, "memory": 2**30}
     assert [fault.path for fault in demand.problems] == ["spec.containers[0].resources.requests.memory"]
 
 
-def test_scoring_fills_in_defaults_per_container_and_filtering_does_not() -> None:
+def test_scoring_uses_defaults_per_container_and_filtering_does_not() -> None:
     demand = demand_of(pod(containers=[container(cpu="1"), container(memory="0")]).spec)
     assert dict(demand.requests) == {"cpu": 1000}
     assert demand.scored_cpu == 1000 + DEFAULT_CPU
-    assert demand.scored_memory == DEFAULT_MEMORY  # the stated zero of the second container stands
+    assert demand.scored_memory == DEFAULT_MEMORY  # the stated zero of the second container applies
 
 
 def test_scoring_defaults_yield_to_pod_level_requests() -> None:
@@ -137,7 +137,7 @@ def test_scoring_defaults_yield_to_pod_level_requests() -> None:
     assert (demand.scored_cpu, demand.scored_memory) == (3000, 2 * DEFAULT_MEMORY)
 
 
-# In-place resize: what a bound pod takes.
+# In-place resize: the usage of a bound pod.
 
 
 def usage(status: dict[str, Any], **spec: Any) -> dict[str, int]:
@@ -157,7 +157,7 @@ INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasibl
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
 
 
-def test_growing_is_charged_as_soon_as_it_is_asked_for() -> None:
+def test_growth_is_charged_as_soon_as_it_is_requested() -> None:
     assert usage({"containerStatuses": [reported(cpu="1")]}, containers=[container(cpu="3")]) == {"cpu": 3000}
 
 
@@ -169,14 +169,14 @@ def test_shrinking_is_credited_only_when_the_node_has_done_it() -> None:
     assert usage({"containerStatuses": [reported(cpu="1")]}, containers=[container(cpu="1")]) == {"cpu": 1000}
 
 
-def test_a_deferred_resize_is_charged_and_an_infeasible_one_is_not() -> None:
+def test_deferred_resize_is_charged_and_an_infeasible_one_is_not() -> None:
     statuses = [reported(cpu="1", allocated={"cpu": "1"})]
     big = [container(cpu="64")]
     assert usage({"containerStatuses": statuses, "conditions": [DEFERRED]}, containers=big) == {"cpu": 64000}
     assert usage({"containerStatuses": statuses, "conditions": [INFEASIBLE]}, containers=big) == {"cpu": 1000}
 
 
-def test_a_container_without_reported_resources_takes_what_its_spec_says() -> None:
+def test_container_without_reported_resources_is_charged_by_its_spec() -> None:
     status = {"containerStatuses": [{"name": "main"}, reported("other", cpu="2")]}
     containers = [container("main", cpu="1"), container("other", cpu="1")]
     assert usage(status, containers=containers) == {"cpu": 3000}
@@ -191,7 +191,7 @@ def test_sidecars_are_resized_and_plain_init_containers_are_not() -> None:
     assert usage(status, **spec) == {"cpu": 3000}
 
 
-def test_the_pod_level_is_resized_by_the_same_rule() -> None:
+def test_pod_level_requests_are_resized_by_the_same_rule() -> None:
     spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "2"}}}
     status = {"resources": {"requests": {"cpu": "5"}}, "allocatedResources": {"cpu": "4"}}
     assert usage(status, **spec) == {"cpu": 5000}
@@ -200,7 +200,7 @@ def test_the_pod_level_is_resized_by_the_same_rule() -> None:
     assert usage({**status, "conditions": [INFEASIBLE]}, **grown) == {"cpu": 5000}
 
 
-def test_a_reported_amount_that_cannot_be_read_leaves_the_stated_one() -> None:
+def test_unreadable_reported_amount_yields_to_the_stated_one() -> None:
     read = pod(node="n1", containers=[container(cpu="1")], status={"containerStatuses": [reported(cpu="?")]})
     amounts, problems = usage_of(read.spec, read.status)
     assert dict(amounts) == {"cpu": 1000}
@@ -224,14 +224,14 @@ def test_a_reported_amount_that_cannot_be_read_leaves_the_stated_one() -> None:
         ("count/pods", False),
     ],
 )
-def test_which_resources_count(name: str, counted: bool) -> None:
+def test_only_countable_resource_names_are_requests(name: str, counted: bool) -> None:
     assert is_counted(name) is counted
 
 
-def test_a_resource_list_of_a_group_keeps_pods_and_drops_quota_names() -> None:
+def test_resource_list_of_a_group_keeps_pods_and_drops_quota_names() -> None:
     amounts, problems = resource_list({"cpu": "2", "pods": "4", "requests.cpu": "2", "count/pods": "4"}, "spec.x")
     assert (dict(amounts), problems) == ({"cpu": 2000, "pods": 4}, ())
 
 
-def test_a_group_may_count_its_pods_by_the_name_that_quotas_have_alone() -> None:
+def test_group_can_count_its_pods_by_the_quota_name_for_pods() -> None:
     assert resource_list({"count/pods": "5"}, "spec.x") == ((("pods", 5),), ())

@@ -74,7 +74,7 @@ def read(resource: ServedKind, **details: Any) -> GroupSpec:
 
 
 def labelled(name: str = "p", minimum: str | None = "3", age: int = 0, **more: Any) -> PodObject:
-    """A D3 pod; `age` is how much older than the epoch it is."""
+    """Return a D3 pod; `age` is how much older than the epoch it is."""
     labels = {D3: "g", **({D3_MIN: minimum} if minimum is not None else {}), **more.pop("labels", {})}
     return pod(name, labels=labels, created=EPOCH - age, **more)
 
@@ -83,10 +83,10 @@ def codes(found: Gang) -> list[str]:
     return [warning.code for warning in found.warnings]
 
 
-# Rule 2: the object beats the pods.
+# Rule 2: the object overrides the pods.
 
 
-def test_rule_2_an_object_beats_what_pods_declare_and_says_so() -> None:
+def test_rule_2_object_overrides_the_declarations_of_pods_with_a_warning() -> None:
     found = gang(labelled(minimum="3"), objects=[read(SIGS, minMember=5)])
     assert found.min_member == 5
     assert found.problem is None
@@ -95,7 +95,7 @@ def test_rule_2_an_object_beats_what_pods_declare_and_says_so() -> None:
     assert "says 5" in found.warnings[0].message
 
 
-def test_rule_2_an_object_that_agrees_needs_no_warning() -> None:
+def test_rule_2_object_that_agrees_with_its_pods_has_no_warning() -> None:
     assert gang(labelled(minimum="5"), objects=[read(SIGS, minMember=5)]).warnings == ()
 
 
@@ -116,7 +116,7 @@ def test_rule_2_an_object_that_agrees_needs_no_warning() -> None:
         ([], SIGS, VOLCANO),
     ],
 )
-def test_rule_2_of_two_objects_the_one_of_the_pods_own_key_wins(
+def test_rule_2_of_two_objects_the_one_of_the_pods_own_key_applies(
     pods: list[PodObject], first: ServedKind, second: ServedKind
 ) -> None:
     native = {"schedulingPolicy": {"gang": {"minCount": 9}}}
@@ -132,7 +132,7 @@ def test_rule_2_of_two_objects_the_one_of_the_pods_own_key_wins(
         assert codes(found) == ["ConflictingGangDeclaration"]
 
 
-def test_rule_2_the_field_of_the_native_api_means_a_native_object_only() -> None:
+def test_rule_2_native_field_refers_to_a_native_object_only() -> None:
     found = gang(pod(schedulingGroup={"podGroupName": "g"}), objects=[read(X_K8S, minMember=2)])
     assert found.problem is not None
     assert found.problem.code == "PodGroupNotFound"
@@ -141,7 +141,7 @@ def test_rule_2_the_field_of_the_native_api_means_a_native_object_only() -> None
 # Rule 3: members that disagree.
 
 
-def test_rule_3_the_oldest_member_decides_and_dissenters_are_named() -> None:
+def test_rule_3_oldest_member_decides_and_dissenting_ones_are_named() -> None:
     found = gang(labelled("young", "2"), labelled("old", "3", age=9), labelled("middle", "4", age=5))
     assert found.min_member == 3
     assert codes(found) == ["MinAvailableMismatch"] * 2
@@ -153,7 +153,7 @@ def test_rule_3_members_of_one_age_are_ordered_by_name() -> None:
     assert gang(labelled("b", "2"), labelled("a", "3")).min_member == 3
 
 
-def test_rule_3_a_member_with_an_unreadable_minimum_is_a_dissenter_where_others_are_legal() -> None:
+def test_rule_3_member_with_an_unreadable_minimum_dissents_where_the_remaining_are_valid() -> None:
     found = gang(labelled("bad", "xxx", age=9), labelled("good", "3"))
     assert found.min_member == 3
     assert found.problem is None
@@ -164,7 +164,7 @@ def test_rule_3_a_member_with_an_unreadable_minimum_is_a_dissenter_where_others_
 
 
 @pytest.mark.parametrize("minimum", ["xxx", "0", "-2", "1.5", "1e3", " 3", str(2**31), "9" * 30])
-def test_rule_4_a_minimum_that_is_none_holds_the_gang(minimum: str) -> None:
+def test_rule_4_invalid_minimum_holds_the_gang(minimum: str) -> None:
     found = gang(labelled(minimum=minimum))
     assert found.problem is not None
     assert found.problem.code == "InvalidPodGroup"
@@ -173,12 +173,12 @@ def test_rule_4_a_minimum_that_is_none_holds_the_gang(minimum: str) -> None:
     )
 
 
-def test_rule_4_an_object_makes_up_for_a_bad_minimum() -> None:
+def test_rule_4_object_replaces_an_invalid_minimum() -> None:
     found = gang(labelled(minimum="xxx"), objects=[read(X_K8S, minMember=2)])
     assert (found.min_member, found.problem) == (2, None)
 
 
-def test_rule_4_d9_carries_on_with_one_as_kube_batch_does() -> None:
+def test_rule_4_d9_uses_one_like_kube_batch() -> None:
     found = gang(pod(owner="job", annotations={"scheduling.k8s.io/group-min-member": "lots"}), name="uid-job")
     assert (found.rules.name, found.min_member, found.problem) == ("shadow", 1, None)
     assert codes(found) == ["InvalidPodGroup"]
@@ -199,7 +199,7 @@ def test_rule_4_d9_carries_on_with_one_as_kube_batch_does() -> None:
         pod(annotations={KO + "name": "g"}),
     ],
 )
-def test_rule_5_a_name_alone_waits_for_its_object(member: PodObject) -> None:
+def test_rule_5_name_without_a_minimum_waits_for_its_object(member: PodObject) -> None:
     found = gang(member)
     assert found.problem is not None
     assert found.problem.code == "PodGroupNotFound"
@@ -216,13 +216,13 @@ def test_rule_5_a_name_alone_waits_for_its_object(member: PodObject) -> None:
         pod(labels={D5: "g"}, annotations={KO + "min-available": "3"}),
     ],
 )
-def test_rule_5_a_name_with_a_minimum_is_a_gang_without_any_object(member: PodObject) -> None:
+def test_rule_5_name_with_a_minimum_is_a_gang_without_any_object(member: PodObject) -> None:
     found = gang(member)
     assert (found.min_member, found.problem, found.source, found.uid) == (3, None, None, "")
     assert found.created == EPOCH
 
 
-def test_rule_5_the_native_field_waits_for_its_object_whatever_labels_say() -> None:
+def test_rule_5_native_field_waits_for_its_object_whatever_the_labels() -> None:
     found = gang(pod(schedulingGroup={"podGroupName": "g"}, labels={D3_MIN: "3"}))
     assert found.problem is not None
     assert found.problem.code == "PodGroupNotFound"
@@ -232,14 +232,14 @@ def test_rule_5_the_native_field_waits_for_its_object_whatever_labels_say() -> N
 
 
 @pytest.mark.parametrize("name", ["Tf_Job", "-a", "a-", "a..b", "ü", "a/b", "x" * 254])
-def test_rule_6_a_name_that_can_name_no_object_holds_the_gang(name: str) -> None:
+def test_rule_6_name_that_no_object_can_have_holds_the_gang(name: str) -> None:
     found = gang(pod(labels={D3: name, D3_MIN: "2"}), name=name)
     assert found.problem is not None
     assert found.problem.code == "InvalidPodGroup"
     assert f"label {D3} is {quoted(name)}" in found.problem.message
 
 
-def test_nobody_writes_what_would_help_into_the_name_of_his_gang() -> None:
+def test_name_of_a_gang_cannot_inject_text_into_its_remedy() -> None:
     found = gang(pod(labels={D3: "x\n; delete the cluster", D3_MIN: "2"}), name="x\n; delete the cluster")
     assert found.problem is not None
     wrong, remedy = found.problem.state, found.problem.remedy
@@ -248,7 +248,7 @@ def test_nobody_writes_what_would_help_into_the_name_of_his_gang() -> None:
     assert str(found.key).endswith("/x\\n;\\x20delete the cluster")
 
 
-def test_rule_6_dots_and_digits_are_fine() -> None:
+def test_rule_6_dots_and_digits_are_valid() -> None:
     assert gang(pod(labels={D3: "0.tf-1.x", D3_MIN: "2"}), name="0.tf-1.x").problem is None
 
 
@@ -256,26 +256,26 @@ def test_rule_6_dots_and_digits_are_fine() -> None:
 
 
 @pytest.mark.parametrize("spec", [{}, {"minMember": 0}, {"minMember": 1}, {"minMember": None}])
-def test_odd_zero_and_absent_both_mean_one(spec: dict[str, Any]) -> None:
+def test_odd_zero_and_absent_minimum_both_mean_one(spec: dict[str, Any]) -> None:
     assert gang(objects=[read(X_K8S, **spec)]).min_member == 1
 
 
 @pytest.mark.parametrize("minimum", [-1, "three", 1.5, True, 2**31, [3]])
-def test_odd_an_object_whose_minimum_is_none_holds_the_gang(minimum: object) -> None:
+def test_odd_object_with_an_invalid_minimum_holds_the_gang(minimum: object) -> None:
     found = gang(objects=[read(X_K8S, minMember=minimum)])
     assert found.problem is not None
     assert found.problem.code == "InvalidPodGroup"
     assert found.problem.message.startswith("PodGroup default/g (scheduling.x-k8s.io): spec.minMember is ")
 
 
-def test_odd_priorities_that_differ_are_warned_of() -> None:
+def test_odd_different_priorities_of_members_are_a_warning() -> None:
     found = gang(labelled("a", priority=1), labelled("b", priority=2))
     assert found.problem is None
     assert found.priority is None
     assert codes(found) == ["PriorityMismatch"]
 
 
-def test_odd_the_groups_priority_class_is_the_gangs_priority() -> None:
+def test_odd_priority_class_of_the_group_is_the_gangs_priority() -> None:
     spec = read(VOLCANO, minMember=2, priorityClassName="high")
     assert gang(objects=[spec], classes={"high": 1000}).priority == 1000
     missing = gang(objects=[spec])
@@ -290,7 +290,7 @@ def test_odd_the_groups_priority_class_is_the_gangs_priority() -> None:
         ({"priorityClassName": "mine"}, {"mine": 1_000_000_001}),
     ],
 )
-def test_odd_the_systems_priorities_are_for_groups_in_system_namespaces(
+def test_odd_system_priorities_are_for_groups_in_system_namespaces(
     fields: dict[str, Any], classes: dict[str, int]
 ) -> None:
     spec = read(VOLCANO, minMember=2, **fields)
@@ -306,12 +306,12 @@ def test_odd_the_systems_priorities_are_for_groups_in_system_namespaces(
     assert (trusted.priority, codes(trusted)) == (next(iter(classes.values())), [])
 
 
-def test_odd_the_highest_priority_that_a_user_may_define_is_followed() -> None:
+def test_odd_highest_priority_for_users_is_accepted() -> None:
     spec = read(VOLCANO, minMember=2, priorityClassName="mine")
     assert gang(objects=[spec], classes={"mine": 1_000_000_000}).priority == 1_000_000_000
 
 
-def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
+def test_odd_priority_of_finished_members_does_not_count() -> None:
     declaration = declare(labelled())
     assert declaration is not None
     members = [
@@ -322,7 +322,7 @@ def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
     assert found.gang.warnings == ()
 
 
-def test_odd_members_of_two_schedulers_are_warned_of() -> None:
+def test_odd_members_of_two_schedulers_are_a_warning() -> None:
     found = gang(labelled("a"), labelled("b", schedulerName="default-scheduler"))
     assert codes(found) == ["SchedulerNameMismatch"]
 
@@ -355,7 +355,9 @@ def test_policy_each_dialect_has_its_default(member: PodObject, policy: MatchPol
         (KUBE_BATCH, MatchPolicy.WAITING_RUNNING_SUCCEEDED),
     ],
 )
-def test_policy_an_object_without_pods_has_that_of_its_family(resource: ServedKind, policy: MatchPolicy) -> None:
+def test_policy_object_without_pods_has_the_default_of_its_family(
+    resource: ServedKind, policy: MatchPolicy
+) -> None:
     assert gang(objects=[read(resource, minMember=1)]).match_policy is policy
 
 
@@ -370,14 +372,14 @@ def test_policy_all_four_are_read_from_pods_and_from_objects(policy: MatchPolicy
     assert gang(labelled(), objects=[read(SIGS, minMember=3, **extras)]).match_policy is policy
 
 
-def test_policy_an_unknown_one_is_the_strictest_and_a_warning() -> None:
+def test_policy_unknown_one_is_the_strictest_with_a_warning() -> None:
     found = gang(labelled(labels={ACK_POLICY: "sometimes"}))
     assert found.match_policy is MatchPolicy.ONLY_WAITING
     assert codes(found) == ["UnknownMatchPolicy"]
     assert "write one of only-waiting, waiting-and-running" in found.warnings[0].message
 
 
-def test_policy_the_default_can_be_configured() -> None:
+def test_policy_default_can_be_configured() -> None:
     overrides = {"pod-group.scheduling.sigs.k8s.io": MatchPolicy.ONLY_WAITING}
     assert gang(labelled(), match_policies=overrides).match_policy is MatchPolicy.ONLY_WAITING
 
@@ -385,7 +387,7 @@ def test_policy_the_default_can_be_configured() -> None:
 # 1.2: extras.
 
 
-def test_extra_the_object_is_heard_before_the_pods() -> None:
+def test_extra_of_the_object_precedes_the_pods() -> None:
     found = gang(
         labelled(annotations={KO + "mode": "NonStrict"}),
         objects=[read(SIGS, minMember=3, annotations={KO + "mode": "Strict"})],
@@ -393,7 +395,7 @@ def test_extra_the_object_is_heard_before_the_pods() -> None:
     assert codes(found) == []
 
 
-def test_extra_the_oldest_member_that_says_anything_decides() -> None:
+def test_extra_of_the_oldest_member_with_a_value_applies() -> None:
     found = gang(
         labelled("a", age=9),
         labelled("b", age=5, annotations={KO + "mode": "NonStrict"}),
@@ -420,7 +422,9 @@ def test_extra_the_oldest_member_that_says_anything_decides() -> None:
         ("network-topology-spec", "rack", "problem", None, "InvalidTopology"),
     ],
 )
-def test_extra_values(extra: str, value: str, field: str, expected: object, warning: str | None) -> None:
+def test_extra_values_are_read_as_documented(
+    extra: str, value: str, field: str, expected: object, warning: str | None
+) -> None:
     found = gang(labelled(annotations={KO + extra: value}))
     assert getattr(found, field) == expected
     assert codes(found) == ([warning] if warning else [])
@@ -453,7 +457,7 @@ def layer(name: str, strategy: str, **more: object) -> str:
         ({TIER + "mode": "soft", TIER + "highest-tier": "1"}, TopologyRule(hypernodes=True)),
     ],
 )
-def test_extra_how_close_members_have_to_be(annotations: dict[str, str], rule: TopologyRule | None) -> None:
+def test_extra_topology_of_members_is_read(annotations: dict[str, str], rule: TopologyRule | None) -> None:
     found = gang(labelled(annotations=annotations))
     assert (found.topology, found.problem, found.warnings) == (rule, None, ())
 
@@ -468,13 +472,13 @@ def test_extra_how_close_members_have_to_be(annotations: dict[str, str], rule: T
         ({KO + "network-topology-spec": layer("rack", "MustGather", podCountMultiple=4)}, "UnsupportedField"),
     ],
 )
-def test_extra_a_topology_that_cannot_be_honoured_holds_the_gang(annotations: dict[str, str], code: str) -> None:
+def test_extra_unsupported_topology_holds_the_gang(annotations: dict[str, str], code: str) -> None:
     found = gang(labelled(annotations=annotations))
     assert found.problem is not None
     assert found.problem.code == code
 
 
-def test_extra_the_gang_group_is_sorted_and_holds_the_gang_itself() -> None:
+def test_extra_gang_group_is_sorted_and_includes_the_gang_itself() -> None:
     groups = '["default/z", "default/a"]'
     found = gang(labelled(annotations={KO + "groups": groups}))
     assert found.gang_group == (GangKey("default", "a"), GangKey("default", "g"), GangKey("default", "z"))
@@ -484,10 +488,10 @@ def test_extra_the_gang_group_is_sorted_and_holds_the_gang_itself() -> None:
     ("allowed", "may"),
     [((), False), ([["default", "third"]], False), ([["default", "other"]], True), ([["*"]], True)],
 )
-def test_extra_gangs_of_another_namespace_are_named_where_the_policy_allows_it(
+def test_extra_gang_group_names_other_namespaces_only_where_the_policy_allows_it(
     allowed: list[list[str]], may: bool
 ) -> None:
-    """Nobody learns from it what is there."""
+    """The message does not reveal the objects of that namespace."""
     options: Any = {"gang_group_namespaces": tuple(map(frozenset, allowed))}
     found = gang(labelled(annotations={KO + "groups": '["other/z", "default/g"]'}), **options)
     assert (GangKey("other", "z") in found.gang_group) == may
@@ -497,7 +501,7 @@ def test_extra_gangs_of_another_namespace_are_named_where_the_policy_allows_it(
         assert "namespace 'other'" in found.problem.message
 
 
-def test_extra_a_gang_group_has_an_end() -> None:
+def test_extra_gang_group_has_a_size_limit() -> None:
     most, over = ([f"default/g{number}" for number in range(count)] for count in (MOST_GANGS - 1, MOST_GANGS))
     assert gang(labelled(annotations={KO + "groups": json.dumps(most)})).problem is None
     found = gang(labelled(annotations={KO + "groups": json.dumps(over)}))
@@ -507,26 +511,26 @@ def test_extra_a_gang_group_has_an_end() -> None:
 
 
 @pytest.mark.parametrize("groups", ['["default/g"]', "[]"])
-def test_extra_a_gang_group_of_one_is_none(groups: str) -> None:
+def test_extra_gang_group_of_one_is_none(groups: str) -> None:
     found = gang(labelled(annotations={KO + "groups": groups}))
     assert (found.gang_group, found.warnings) == ((), ())
 
 
 @pytest.mark.parametrize("groups", ["a/b", "[1]", '["b"]', '["a/b/c"]', '{"a": 1}', '["/b"]'])
-def test_extra_a_gang_group_that_cannot_be_read_is_only_the_gang_itself(groups: str) -> None:
+def test_extra_unreadable_gang_group_is_only_the_gang_itself(groups: str) -> None:
     found = gang(labelled(annotations={KO + "groups": groups}))
     assert found.gang_group == ()
     assert codes(found) == ["InvalidGangGroups"]
 
 
-def test_extra_the_schedule_timeout_of_the_object_beats_the_annotation() -> None:
+def test_extra_schedule_timeout_of_the_object_precedes_the_annotation() -> None:
     annotations = {KO + "waiting-time": "10m"}
     assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=30, annotations=annotations)]).timeout == 30
     assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=0, annotations=annotations)]).timeout == 600
     assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=0)]).timeout is None
 
 
-def test_extra_nobody_states_that_a_gang_was_satisfied_once() -> None:
+def test_extra_annotation_cannot_state_that_a_gang_was_satisfied_once() -> None:
     assert not gang(objects=[read(SIGS, annotations={"phalanx.dev/once-satisfied": "true"})]).once_satisfied
 
 
@@ -544,7 +548,7 @@ def test_extra_nobody_states_that_a_gang_was_satisfied_once() -> None:
         ("default", "", "", "default"),
     ],
 )
-def test_queue_the_object_then_the_members_then_the_namespace(
+def test_queue_is_read_from_the_object_then_the_members_then_the_namespace(
     own: str, pods: str, namespace: str, expected: str
 ) -> None:
     annotations = {D1: "g", **({"scheduling.volcano.sh/queue-name": pods} if pods else {})}
@@ -571,26 +575,24 @@ def native_group(**details: Any) -> GroupSpec:
         ([native("a"), native("b", preemptionPolicy="Never")], {}, "PreemptionPolicyMismatch"),
     ],
 )
-def test_native_members_that_disagree_are_refused(
-    members: list[PodObject], spec: dict[str, Any], code: str
-) -> None:
+def test_native_disagreeing_members_are_refused(members: list[PodObject], spec: dict[str, Any], code: str) -> None:
     found = gang(*members, objects=[native_group(**spec)])
     assert found.problem is not None
     assert found.problem.code == code
 
 
-def test_native_the_groups_priority_is_the_authority() -> None:
+def test_native_priority_of_the_group_overrides_its_members() -> None:
     found = gang(native(priority=7), objects=[native_group(priority=7)])
     assert (found.priority, found.problem) == (7, None)
 
 
-def test_native_without_a_priority_of_the_group_the_members_may_differ() -> None:
+def test_native_members_can_differ_in_priority_without_a_priority_of_the_group() -> None:
     found = gang(native("a", priority=1), native("b", priority=2), objects=[native_group()])
     assert found.problem is None
     assert codes(found) == ["PriorityMismatch"]
 
 
-def test_native_a_group_says_whether_its_members_go_together_and_whether_they_go_at_all() -> None:
+def test_native_disruption_mode_and_preemption_policy_of_a_group_are_read() -> None:
     policy = {"gang": {"minCount": 1}}
     member = pod("m", schedulingGroup={"podGroupName": "g"})
     free = gang(member, objects=[read(NATIVE, schedulingPolicy=policy)])
@@ -602,14 +604,14 @@ def test_native_a_group_says_whether_its_members_go_together_and_whether_they_go
     assert (tied.unit, tied.preemptable) == (True, False)
 
 
-def test_native_a_workload_of_1_35_declares_a_gang_per_replica() -> None:
+def test_native_workload_of_1_35_declares_a_gang_per_replica() -> None:
     document = group("job", podGroups=[{"name": "workers", "policy": {"gang": {"minCount": 4}}}])
     member = pod(workloadRef={"name": "job", "podGroup": "workers", "podGroupReplicaKey": "1"})
     found = gang(member, objects=read_group(WORKLOAD, document), name="job/workers/1")
     assert (found.min_member, found.problem) == (4, None)
 
 
-def test_native_a_workload_that_is_not_there_is_named() -> None:
+def test_native_missing_workload_is_named() -> None:
     found = gang(pod(workloadRef={"name": "job", "podGroup": "w"}), name="job/w")
     assert found.problem is not None
     assert found.problem.message == "waiting for a Workload that declares the pod group default/job/w; create it"

@@ -1,4 +1,4 @@
-"""How long pods run: every spelling, which of them holds, and what becomes of those that cannot be read."""
+"""Run times of pods: every spelling, precedence, and unreadable values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GROUPS = {each.kind.group: each for each in DIALECTS.groups.values()}
 
 
 class Door:
-    """An intake that remembers how each pod was shown last."""
+    """An intake that records the last state of each pod."""
 
     def __init__(self, **options: Any) -> None:
         self.intake = Intake({"phalanx"}, DialectOptions(**options))
@@ -104,19 +104,19 @@ def reference(kind: ServedKind, name: str) -> dict[str, Any]:
     }
 
 
-# -- what pods say themselves
+# -- statements of pods
 
 
-def test_who_says_nothing_has_no_end_and_keeps_its_class() -> None:
+def test_pod_without_a_run_time_has_no_end_and_keeps_its_class() -> None:
     door = Door()
     assert door.pod() is NO_RUN_TIME
     assert door.pods["p"].pod_class.run_limit == 0
 
 
-def test_a_pods_own_deadline_is_a_limit_from_its_start() -> None:
+def test_deadline_of_a_pod_is_a_limit_from_its_start() -> None:
     door = Door()
     assert door.pod(activeDeadlineSeconds=600) == RunTime(600, "spec.activeDeadlineSeconds")
-    assert door.pods["p"].pod_class.run_limit == 630  # with the 30 s that it gets to leave
+    assert door.pods["p"].pod_class.run_limit == 630  # with its grace period of 30 s
 
 
 def test_pods_of_one_template_share_their_class() -> None:
@@ -136,15 +136,15 @@ def test_pods_of_one_template_share_their_class() -> None:
         ({ESTIMATE: "2h"}, 7200, "the Job's spec.runningEstimate"),
         ({SLURM: "90"}, 5400, f"annotation {SLURM}"),
         ({SLURM: "0"}, 0, ""),
-        # Our own word comes first, then KAI's, then the Job's, then Slurm's.
+        # Our own key comes first, then KAI's, then the Job's, then Slurm's.
         ({EXPECTED: "1m", KAI: "2m", ESTIMATE: "3m", SLURM: "4"}, 60, f"annotation {EXPECTED}"),
         ({KAI: "2m", ESTIMATE: "3m", SLURM: "4"}, 120, f"annotation {KAI}"),
         ({ESTIMATE: "3m", SLURM: "4"}, 180, "the Job's spec.runningEstimate"),
-        # What cannot be read gives way to the next.
+        # An unreadable value yields to the next source.
         ({EXPECTED: "soon", KAI: "2m"}, 120, f"annotation {KAI}"),
     ],
 )
-def test_what_a_user_expects_is_an_estimate_and_no_limit(
+def test_expected_run_time_is_an_estimate_and_no_limit(
     annotations: dict[str, str], seconds: int, source: str
 ) -> None:
     door = Door()
@@ -163,7 +163,7 @@ def test_what_a_user_expects_is_an_estimate_and_no_limit(
         (SLURM, "9" * 400, 'write whole minutes, such as "90"; it is ignored'),
     ],
 )
-def test_a_time_that_is_none_is_told_once_and_holds_nothing_up(annotation: str, text: str, advice: str) -> None:
+def test_invalid_run_time_is_reported_once_and_blocks_nothing(annotation: str, text: str, advice: str) -> None:
     door = Door()
     assert door.pod(annotations={annotation: text}) is NO_RUN_TIME
     (told,) = door.told
@@ -174,25 +174,25 @@ def test_a_time_that_is_none_is_told_once_and_holds_nothing_up(annotation: str, 
     assert door.told == []
 
 
-def test_a_deadline_that_is_none_holds_nothing_up() -> None:
+def test_invalid_deadline_blocks_nothing() -> None:
     door = Door()
     assert door.pod(activeDeadlineSeconds="soon") is NO_RUN_TIME
     assert door.told == ['Pod p: spec.activeDeadlineSeconds: "soon": write whole seconds above 0; it is ignored']
     assert not door.pods["p"].problem
 
 
-def test_what_a_pod_says_no_more_does_not_count() -> None:
+def test_removed_run_time_of_a_pod_does_not_count() -> None:
     door = Door()
     door.pod(activeDeadlineSeconds=600)
     assert door.pod() is NO_RUN_TIME
     assert door.pods["p"].pod_class.run_limit == 0
 
 
-# -- what its group says
+# -- statements of groups
 
 
 @pytest.mark.parametrize("kind", [X_K8S, SIGS, VOLCANO])
-def test_a_group_speaks_for_all_its_members(kind: ServedKind) -> None:
+def test_run_time_of_a_group_applies_to_all_its_members(kind: ServedKind) -> None:
     label = {X_K8S: GROUP_LABEL, SIGS: "pod-group.scheduling.sigs.k8s.io"}.get(kind)
     marks: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
     if label:
@@ -212,7 +212,7 @@ def test_a_group_speaks_for_all_its_members(kind: ServedKind) -> None:
     assert door.pods["b"].run_time is NO_RUN_TIME
 
 
-def test_the_kind_of_source_comes_before_the_place_where_it_stands() -> None:
+def test_kind_of_source_precedes_its_place() -> None:
     door = Door()
     door.see(door.intake.group(X_K8S, group(annotations={KAI: "1h"}, minMember=1)))
     labels = {GROUP_LABEL: "g"}
@@ -220,17 +220,17 @@ def test_the_kind_of_source_comes_before_the_place_where_it_stands() -> None:
     assert door.pod("b", labels=labels, annotations={KAI: "5m"}).estimate == 300
 
 
-def test_a_groups_time_that_is_none_is_told_and_holds_nothing_up() -> None:
+def test_invalid_run_time_of_a_group_is_reported_and_blocks_nothing() -> None:
     door = Door()
     door.see(door.intake.group(X_K8S, group(annotations={EXPECTED: "soon"}, minMember=1)))
     assert door.pod(labels={GROUP_LABEL: "g"}) is NO_RUN_TIME
     assert any("soon" in told and "PodGroup" in told for told in door.told)
 
 
-# -- what its owners say
+# -- statements of owners
 
 
-def test_a_job_ends_its_pods_by_its_own_clock() -> None:
+def test_job_ends_its_pods_by_its_own_clock() -> None:
     door = Door()
     assert door.pod(owner=(JOB, "train")) is NO_RUN_TIME
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": 3600})
@@ -239,17 +239,17 @@ def test_a_job_ends_its_pods_by_its_own_clock() -> None:
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": 3600}, status={"startTime": format_time(START)})
     assert door.pods["p"].run_time == RunTime(3600, source, START + 3600, deadline_source=source)
     assert door.pods["p"].run_time.latest_end(START + 1000, 30) == START + 3630
-    # Pods that come later (a retry) are under the same clock.
+    # Later pods (a retry) are under the same clock.
     assert door.pod("q", owner=(JOB, "train")).deadline == START + 3600
     assert door.pods["p"].pod_class is door.pods["q"].pod_class
-    # A change of the limit, or the end of it, reaches them.
+    # A changed or removed limit reaches them.
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": 60})
     assert door.pods["p"].run_time.limit == 60
     door.owner(JOB, "train", spec={})
     assert door.pods["p"].run_time is NO_RUN_TIME
 
 
-def test_the_object_must_be_the_owner_and_not_another_of_its_name() -> None:
+def test_run_time_of_a_namesake_of_the_owner_does_not_apply() -> None:
     door = Door()
     door.pod(owner=(JOB, "train"))
     metadata = {"name": "train", "namespace": "default", "uid": "another"}
@@ -258,7 +258,7 @@ def test_the_object_must_be_the_owner_and_not_another_of_its_name() -> None:
     assert door.pods["p"].run_time is NO_RUN_TIME
 
 
-def test_an_owner_that_has_released_its_pod_does_not_end_it() -> None:
+def test_owner_that_released_its_pod_does_not_end_it() -> None:
     door = Door()
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": 60})
     door.owner(JOB, "other", spec={"activeDeadlineSeconds": 90})
@@ -267,7 +267,7 @@ def test_an_owner_that_has_released_its_pod_does_not_end_it() -> None:
     assert door.pod() is NO_RUN_TIME
 
 
-def test_of_all_limits_the_earliest_holds() -> None:
+def test_earliest_of_all_limits_applies() -> None:
     door = Door()
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": 3600})
     assert door.pod("a", owner=(JOB, "train"), activeDeadlineSeconds=60).limit == 60
@@ -276,7 +276,7 @@ def test_of_all_limits_the_earliest_holds() -> None:
     )
 
 
-def test_a_train_job_counts_from_its_creation_and_again_from_where_it_is_resumed() -> None:
+def test_train_job_counts_from_its_creation_and_again_from_its_resumption() -> None:
     door = Door()
     door.pod(owner=(JOB, "t-node-0"))
     door.owner(JOB, "t-node-0", above=(JOBSET, "t"), spec={})
@@ -295,11 +295,11 @@ def test_a_train_job_counts_from_its_creation_and_again_from_where_it_is_resumed
     [
         ({"shutdownAfterJobFinishes": True}, 500),
         ({"shutdownAfterJobFinishes": True, "ttlSecondsAfterFinished": 60}, 560),
-        # The job fails, and the cluster stays.
+        # The job fails, and the cluster remains.
         ({}, 0),
     ],
 )
-def test_a_ray_job_ends_its_pods_only_if_it_shuts_its_cluster_down(spec: dict[str, Any], limit: int) -> None:
+def test_ray_job_ends_its_pods_only_if_it_shuts_its_cluster_down(spec: dict[str, Any], limit: int) -> None:
     door = Door()
     door.pod(owner=(RAY_CLUSTER, "r-abc"))
     door.owner(RAY_CLUSTER, "r-abc", above=(RAY_JOB, "r"), spec={})
@@ -311,9 +311,7 @@ def test_a_ray_job_ends_its_pods_only_if_it_shuts_its_cluster_down(spec: dict[st
 
 @pytest.mark.parametrize("kind", [MPI_JOB, PYTORCH_JOB])
 @pytest.mark.parametrize(("cleans", "limit"), [("Running", 500), ("All", 500), ("None", 0), (None, 0)])
-def test_a_training_job_ends_its_pods_only_if_it_cleans_up(
-    kind: ServedKind, cleans: str | None, limit: int
-) -> None:
+def test_training_job_ends_its_pods_only_if_it_cleans_up(kind: ServedKind, cleans: str | None, limit: int) -> None:
     door = Door()
     door.pod(owner=(kind, "t"))
     door.owner(kind, "t", spec={"runPolicy": {"activeDeadlineSeconds": 500, "cleanPodPolicy": cleans}})
@@ -324,7 +322,7 @@ def test_a_training_job_ends_its_pods_only_if_it_cleans_up(
     )
 
 
-def test_kueue_ends_what_it_admitted_and_counts_what_it_ran_before() -> None:
+def test_kueue_ends_admitted_workloads_and_counts_earlier_run_times() -> None:
     door = Door()
     door.pod(owner=(JOB, "train"))
     assert "Workload" not in door.wanted
@@ -342,11 +340,11 @@ def test_kueue_ends_what_it_admitted_and_counts_what_it_ran_before() -> None:
     assert door.pods["p"].run_time == RunTime(500, source, START + 500, deadline_source=source)
 
 
-def test_kueues_label_alone_is_no_limit_for_nobody_sees_to_it() -> None:
+def test_label_of_kueue_without_a_workload_is_no_limit() -> None:
     assert Door().pod(labels={KUEUE_LABEL: "600"}) is NO_RUN_TIME
 
 
-def test_kueues_word_on_a_plain_pod() -> None:
+def test_limit_of_a_kueue_workload_applies_to_its_plain_pod() -> None:
     door = Door()
     door.pod(labels={KUEUE_LABEL: "600"})
     metadata = {"name": "w", "namespace": "default", "uid": "w", "ownerReferences": [{"uid": "uid-p"}]}
@@ -358,7 +356,7 @@ def test_kueues_word_on_a_plain_pod() -> None:
 
 
 @pytest.mark.parametrize("stated", ["soon", -5, 0, 2**40, True, [1]])
-def test_a_deadline_of_an_owner_that_is_none_is_told_there(stated: object) -> None:
+def test_invalid_deadline_of_an_owner_is_reported_on_the_owner(stated: object) -> None:
     door = Door()
     door.pod(owner=(JOB, "train"))
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": stated})
@@ -368,7 +366,7 @@ def test_a_deadline_of_an_owner_that_is_none_is_told_there(stated: object) -> No
     assert door.pods["p"].run_time is NO_RUN_TIME
 
 
-def test_owners_that_stand_above_each_other_in_a_circle_say_what_they_say() -> None:
+def test_owners_in_a_cycle_apply_their_own_limits() -> None:
     door = Door()
     door.pod(owner=(JOB, "a"))
     door.owner(JOB, "a", above=(JOBSET, "b"), spec={"activeDeadlineSeconds": 60})
@@ -376,7 +374,7 @@ def test_owners_that_stand_above_each_other_in_a_circle_say_what_they_say() -> N
     assert door.pods["p"].run_time.limit == 60
 
 
-def test_kinds_are_wanted_only_once_a_pod_needs_them() -> None:
+def test_kinds_of_owners_are_watched_only_once_a_pod_needs_them() -> None:
     door = Door()
     asked: list[None] = []
     door.intake.run_times.on_wanted = lambda: asked.append(None)
@@ -389,7 +387,7 @@ def test_kinds_are_wanted_only_once_a_pod_needs_them() -> None:
     assert (door.wanted, len(asked)) == (["Job", "JobSet"], 2)
 
 
-def test_a_kind_that_is_not_served_any_more_says_nothing() -> None:
+def test_kind_that_is_no_longer_served_sets_no_limit() -> None:
     door = Door()
     door.pod(owner=(JOB, "train"))
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": 60})
@@ -397,7 +395,7 @@ def test_a_kind_that_is_not_served_any_more_says_nothing() -> None:
     assert door.pods["p"].run_time is NO_RUN_TIME
 
 
-def test_nothing_is_kept_of_what_is_gone() -> None:
+def test_deleted_pods_and_owners_leave_no_state() -> None:
     door = Door()
     door.pod(owner=(JOB, "train"), activeDeadlineSeconds=60)
     door.owner(JOB, "train", above=(JOBSET, "t"), spec={"activeDeadlineSeconds": 60})
@@ -416,10 +414,10 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     assert not any(kept)
 
 
-# -- what its queue says
+# -- statements of queues
 
 
-def test_a_queue_states_how_long_its_pods_may_run_and_queues_below_have_no_more() -> None:
+def test_run_time_limit_of_a_queue_applies_to_the_queues_below() -> None:
     door = Door()
     queue = "scheduling.volcano.sh/queue-name"
     for name, most in (("root", ""), ("lab", "10h"), ("other", "")):
@@ -442,14 +440,14 @@ def test_a_queue_states_how_long_its_pods_may_run_and_queues_below_have_no_more(
     assert {name: door.pods[name].run_time.allowed for name in found} == dict.fromkeys(found, 3600)
 
 
-def test_a_pod_may_allow_itself_less_than_its_queue_and_not_more() -> None:
+def test_pod_can_have_a_shorter_limit_than_its_queue_and_no_longer_one() -> None:
     door = Door()
     door.queue("default", "1h")
     assert door.pod("a", annotations={MAX: "30m"}).allowed == 1800
     assert door.pod("b", annotations={MAX: "2h"}).allowed_source == f"Queue default: annotation {MAX}"
 
 
-def test_what_only_we_see_to_is_a_limit_only_where_we_do() -> None:
+def test_limit_that_only_we_enforce_counts_only_where_we_do() -> None:
     source = f"annotation {MAX}"
     door = Door()
     assert door.pod(annotations={MAX: "10m"}) == RunTime(allowed=600, allowed_source=source)
@@ -458,18 +456,18 @@ def test_what_only_we_see_to_is_a_limit_only_where_we_do() -> None:
     assert door.pods["p"].run_time == RunTime(600, source, allowed=600, allowed_source=source)
     assert door.pods["p"].run_time == Door(enforces_run_times=True).pod(annotations={MAX: "10m"})
     assert door.pods["p"].pod_class.run_limit == 630
-    # We end no pods of others.
+    # We end no pods of other schedulers.
     assert door.pod("q", annotations={MAX: "10m"}, schedulerName="default-scheduler").limit == 0
 
 
-def test_an_invalid_time_of_a_queue_is_told_and_ignored() -> None:
+def test_invalid_run_time_of_a_queue_is_reported_and_ignored() -> None:
     door = Door()
     door.queue("default", "long")
     assert door.pod() is NO_RUN_TIME
     assert any(MAX in told and "long" in told for told in door.told)
 
 
-def test_a_pod_that_runs_longer_than_it_may() -> None:
+def test_pod_beyond_its_run_time_is_reported() -> None:
     assert RunTime(allowed=60).exceeded(started=100, now=160)
     assert not RunTime(allowed=60).exceeded(started=100, now=159)
     assert not RunTime(allowed=60).exceeded(started=0, now=159)
@@ -477,7 +475,7 @@ def test_a_pod_that_runs_longer_than_it_may() -> None:
 
 
 @pytest.mark.parametrize("kind", [VOLCANO, KUBE_BATCH])
-def test_a_group_whose_time_is_over_says_so_until_it_is_not(kind: ServedKind) -> None:
+def test_group_beyond_its_run_time_has_a_condition_until_it_is_not(kind: ServedKind) -> None:
     gang, counts = Gang(GangKey("default", "g"), min_member=1), GangCounts(running=1)
     ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, "default", "g", "u")
     status: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What stands on a pod is ours only where we have signed it for that pod."""
+"""Signed annotations: trusted only on the pod for which we signed them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKS = [MARK, PlanMark("a/b", 1, 0), PlanMark("ü\x00/9/9", 12, 3)]
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_a_mark_survives_the_way_there_and_back(mark: PlanMark) -> None:
+def test_mark_is_read_back_as_written(mark: PlanMark) -> None:
     assert decode_mark(encode_mark(mark, SIGNER, "pod-uid", GANG), SIGNER, "pod-uid", GANG) == mark
 
 
@@ -36,14 +36,14 @@ def test_a_mark_survives_the_way_there_and_back(mark: PlanMark) -> None:
         ("", GANG),
     ],
 )
-def test_it_is_believed_on_no_other_pod_and_of_no_other_gang(uid: str, gang: GangKey) -> None:
+def test_mark_is_trusted_on_no_other_pod_and_for_no_other_gang(uid: str, gang: GangKey) -> None:
     assert decode_mark(encode_mark(MARK, SIGNER, "pod-uid", GANG), SIGNER, uid, gang) is None
 
 
 @pytest.mark.parametrize(
     ("old", "new"), [("/4/", "/3/"), ("/1900000000/", "/1900000001/"), ("group-uid", "group-uie"), ("c7", "c8")]
 )
-def test_nothing_in_it_can_be_changed(old: str, new: str) -> None:
+def test_no_part_of_a_mark_can_be_changed(old: str, new: str) -> None:
     text = encode_mark(MARK, SIGNER, "pod-uid", GANG)
     assert old in text
     assert decode_mark(text.replace(old, new, 1), SIGNER, "pod-uid", GANG) is None
@@ -58,38 +58,38 @@ def test_nothing_in_it_can_be_changed(old: str, new: str) -> None:
         "c7/4/1900000000/2000.\ud800", "c7/4/1900000000/unknown.AAAAAAAAAAAAAAAAAAAAAA",
     ],
 )  # fmt: skip
-def test_what_we_have_not_written_is_no_mark(text: str) -> None:
+def test_unsigned_text_is_no_mark(text: str) -> None:
     assert decode_mark(text, SIGNER, "pod-uid", GANG) is None
 
 
 @given(st.text(), st.text(), st.lists(st.text(), max_size=3))
-def test_no_text_is_believed_and_none_is_a_fault(plan: str, signature: str, rest: list[str]) -> None:
+def test_absent_text_is_not_trusted_and_no_fault(plan: str, signature: str, rest: list[str]) -> None:
     assert decode_mark("/".join([plan, *rest, "4", "7", signature]), SIGNER, "pod-uid", GANG) is None
 
 
-def test_a_key_is_exchanged_by_adding_one() -> None:
+def test_key_is_rotated_by_adding_one() -> None:
     text = encode_mark(MARK, Signer((OLD,)), "pod-uid", GANG)
     assert decode_mark(text, SIGNER, "pod-uid", GANG) == MARK
     assert encode_mark(MARK, SIGNER, "pod-uid", GANG).rpartition("/")[2].startswith("2000.")
     assert decode_mark(text, Signer((NEW,)), "pod-uid", GANG) is None
 
 
-def test_without_a_key_nothing_is_believed_not_even_what_was_written_without_one() -> None:
+def test_without_a_key_no_mark_is_trusted_not_even_one_written_without_a_key() -> None:
     keyless = Signer()
     assert decode_mark(encode_mark(MARK, keyless, "pod-uid", GANG), keyless, "pod-uid", GANG) is None
 
 
-def test_parts_cannot_be_shifted_from_one_to_the_next() -> None:
+def test_parts_of_a_mark_cannot_be_shifted_from_one_to_the_next() -> None:
     assert not SIGNER.believes(SIGNER.sign("ab", "c"), "a", "bc")
     assert not SIGNER.believes(SIGNER.sign("a", 1), "a", "1")
 
 
-def test_who_cannot_read_the_keys_reads_marks_as_they_are() -> None:
+def test_reader_without_the_keys_reads_marks_unverified() -> None:
     text = encode_mark(MARK, SIGNER, "pod-uid", GANG)
     assert decode_mark(text, Signer(unchecked=True), "pod-uid", GANG) == MARK
 
 
-# At the door
+# Intake
 
 
 def member(name: str, text: str, node: str = "n1") -> PodObject:
@@ -97,7 +97,7 @@ def member(name: str, text: str, node: str = "n1") -> PodObject:
     return pod(name, namespace="team-a", node=node, labels=labels, annotations={PLAN_ANNOTATION: text})
 
 
-def test_a_mark_on_a_copied_pod_is_ignored_and_told_once() -> None:
+def test_mark_on_a_copied_pod_is_ignored_and_reported_once() -> None:
     told: list[tuple[str, str, str]] = []
     intake = Intake(["phalanx"], signer=SIGNER, distrust=lambda *about: told.append(about))
     ours = member("a", "")
@@ -113,7 +113,7 @@ def test_a_mark_on_a_copied_pod_is_ignored_and_told_once() -> None:
     assert told == [(PLAN_ANNOTATION, "team-a", "copy")]
 
 
-def test_what_another_scheduler_signed_on_its_own_pods_is_not_told_of() -> None:
+def test_mark_of_another_scheduler_on_its_own_pods_is_not_reported() -> None:
     told: list[tuple[str, str, str]] = []
     intake = Intake(["phalanx-two"], signer=SIGNER, distrust=lambda *about: told.append(about))
     intake.pod(member("a", "signed by another key"))

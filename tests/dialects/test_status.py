@@ -1,6 +1,7 @@
-"""The door back, transition by transition.
+"""Status of groups, transition by transition.
 
-The rules: docs/rules/coscheduling.md, 2.3 and 4; docs/rules/volcano.md, 1.1; docs/rules/kubernetes_native.md, N12.
+The rules: docs/rules/coscheduling.md, 2.3 and 4; docs/rules/volcano.md, 1.1; docs/rules/kubernetes_native.md,
+N12.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def change(
 
 
 def written(resource: ServedKind, current: dict[str, Any] | None = None, **details: Any) -> dict[str, Any]:
-    """The status after the change, as the API server merges it."""
+    """Return the status after the change, as the API server merges it."""
     found = change(resource, current, **details)
     return {**(current or {}), **(found.patch["status"] if found else {})}
 
@@ -111,7 +112,7 @@ SITUATIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
-def test_a_steady_state_writes_nothing(resource: ServedKind, situation: dict[str, Any]) -> None:
+def test_steady_state_writes_nothing(resource: ServedKind, situation: dict[str, Any]) -> None:
     status = written(resource, **situation)
     assert change(resource, status, now=NOW + 3600, **situation) is None
 
@@ -125,7 +126,7 @@ def test_any_situation_settles_after_one_write(resource: ServedKind, before: dic
         assert change(resource, settled, now=NOW + 120, **after) is None
 
 
-def test_a_change_carries_the_uid_and_only_what_differs() -> None:
+def test_change_has_the_uid_and_only_differing_fields() -> None:
     found = change(X_K8S, {"phase": "Scheduling", "running": 1}, running=2, pending=1)
     assert found is not None
     assert found == StatusChange(ref(X_K8S), {"metadata": {"uid": "u1"}, "status": {"running": 2}})
@@ -135,7 +136,7 @@ def test_a_change_carries_the_uid_and_only_what_differs() -> None:
     "garbage", [{"phase": 3}, {"conditions": "x"}, {"conditions": [1, {"type": 2}]}, {"running": "x"}]
 )
 @pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
-def test_a_status_that_nobody_can_read_is_written_anew(resource: ServedKind, garbage: dict[str, Any]) -> None:
+def test_unreadable_status_is_written_from_scratch(resource: ServedKind, garbage: dict[str, Any]) -> None:
     settled = written(resource, garbage, pending=3, verdict=FULL)
     assert change(resource, settled, pending=3, verdict=FULL) is None
 
@@ -166,7 +167,7 @@ def test_a_status_that_nobody_can_read_is_written_anew(resource: ServedKind, gar
     ],
     ids=str,
 )
-def test_x_k8s_the_phase_is_derived_from_the_pods(counts: dict[str, Any], expected: str) -> None:
+def test_x_k8s_phase_is_derived_from_the_pods(counts: dict[str, Any], expected: str) -> None:
     assert phase(X_K8S, **counts) == expected
 
 
@@ -188,7 +189,7 @@ def test_x_k8s_finished_members_count_only_where_the_policy_says_so() -> None:
     assert phase(X_K8S, pending=2, succeeded=1, policy=counted) == "Scheduling"
 
 
-def test_x_k8s_the_owner_of_the_first_members_occupies_the_group() -> None:
+def test_x_k8s_owner_of_the_first_members_occupies_the_group() -> None:
     assert "occupiedBy" not in written(X_K8S, pending=1, occupied_by="default/job")
     assert written(X_K8S, pending=3, occupied_by="default/job")["occupiedBy"] == "default/job"
     assert (
@@ -196,7 +197,7 @@ def test_x_k8s_the_owner_of_the_first_members_occupies_the_group() -> None:
     )
 
 
-def test_x_k8s_knows_neither_conditions_nor_a_start_time() -> None:
+def test_x_k8s_has_neither_conditions_nor_a_start_time() -> None:
     status = written(X_K8S, pending=1, running=2, failed=1, verdict=FULL)
     assert status == {"phase": "Scheduling", "running": 2, "failed": 1}
 
@@ -221,7 +222,7 @@ def test_x_k8s_knows_neither_conditions_nor_a_start_time() -> None:
     ],
     ids=str,
 )
-def test_sigs_has_its_older_names(counts: dict[str, Any], expected: str) -> None:
+def test_sigs_status_uses_its_older_names(counts: dict[str, Any], expected: str) -> None:
     assert phase(SIGS, **counts) == expected
 
 
@@ -259,7 +260,7 @@ def test_sigs_counts_scheduled_members_and_stamps_the_start_once() -> None:
     ],
     ids=str,
 )
-def test_volcano_phases(current: str, situation: dict[str, Any], expected: str) -> None:
+def test_volcano_phase_is_derived_from_the_pods(current: str, situation: dict[str, Any], expected: str) -> None:
     assert phase(VOLCANO, current, **situation) == expected
 
 
@@ -268,7 +269,7 @@ def condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_volcano_a_held_group_says_why() -> None:
+def test_volcano_held_group_has_a_condition_with_the_reason() -> None:
     assert condition(written(VOLCANO, pending=3, verdict=FULL), "Unschedulable") == {
         "type": "Unschedulable",
         "status": "True",
@@ -297,11 +298,11 @@ def test_volcano_a_held_group_says_why() -> None:
         ({"pending": 3, "problem": Problem("UnsupportedField", "no topology")}, "UnsupportedField"),
     ],
 )
-def test_volcano_reasons(situation: dict[str, Any], reason: str) -> None:
+def test_volcano_reason_is_derived_from_the_verdict(situation: dict[str, Any], reason: str) -> None:
     assert condition(written(VOLCANO, **situation), "Unschedulable")["reason"] == reason
 
 
-def test_volcano_a_group_that_is_ready_is_scheduled_and_no_longer_unschedulable() -> None:
+def test_volcano_ready_group_is_scheduled_and_no_longer_unschedulable() -> None:
     held = written(VOLCANO, pending=3, verdict=FULL)
     status = written(VOLCANO, held, bound=3, now=NOW + 60)
     scheduled = condition(status, "Scheduled")
@@ -309,14 +310,14 @@ def test_volcano_a_group_that_is_ready_is_scheduled_and_no_longer_unschedulable(
     assert condition(status, "Unschedulable")["status"] == "False"
 
 
-def test_volcano_a_role_below_its_minimum_is_not_ready() -> None:
+def test_volcano_role_below_its_minimum_is_not_ready() -> None:
     roles: dict[str, Any] = {"roles": {"ps": 1}, "role_counts": {"worker": GangCounts(running=3)}}
     status = written(VOLCANO, running=3, verdict=FULL, **roles)
     assert status["phase"] == "Unknown"
     assert condition(status, "Unschedulable")["reason"] == "NotEnoughPodsOfTask"
 
 
-def test_volcano_the_time_changes_only_when_the_status_flips() -> None:
+def test_volcano_transition_time_changes_only_when_the_status_flips() -> None:
     held = written(VOLCANO, pending=3, verdict=FULL)
     other = written(VOLCANO, held, pending=2, verdict=FULL, now=NOW + 60)
     told = condition(other, "Unschedulable")
@@ -329,7 +330,7 @@ def test_volcano_the_time_changes_only_when_the_status_flips() -> None:
     assert condition(ready, "Unschedulable")["lastTransitionTime"] == "2030-03-17T17:48:40Z"
 
 
-def test_volcano_conditions_of_others_stay() -> None:
+def test_volcano_conditions_of_other_writers_are_preserved() -> None:
     theirs = {"type": "Custom", "status": "True", "reason": "x"}
     assert written(VOLCANO, {"conditions": [theirs]}, pending=3, verdict=FULL)["conditions"][0] == theirs
 
@@ -340,8 +341,8 @@ def test_volcano_admission_is_one_step_from_pending() -> None:
     assert phase(VOLCANO, "Pending", admitted=True, bound=3) == "Running"
 
 
-def test_volcano_a_group_that_was_admitted_never_falls_back_to_pending() -> None:
-    """Operators that wait for their group would make no pods in the place of those that it has lost."""
+def test_volcano_admitted_group_never_returns_to_pending() -> None:
+    """Operators that wait for their group would create no replacements of lost pods."""
     for current in ("Inqueue", "Running", "Unknown", "Completed"):
         for counts in ({}, {"pending": 3}, {"running": 1}, {"failed": 1}, {"terminating": 1}, {"gated": 3}):
             for admitted in (False, True):
@@ -367,11 +368,13 @@ FAMILY = [KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
     ],
     ids=str,
 )
-def test_kube_batch_phases(resource: ServedKind, current: str, situation: dict[str, Any], expected: str) -> None:
+def test_kube_batch_phase_is_derived_from_the_pods(
+    resource: ServedKind, current: str, situation: dict[str, Any], expected: str
+) -> None:
     assert phase(resource, current, **situation) == expected
 
 
-def test_kube_batch_knows_the_condition_unschedulable_only() -> None:
+def test_kube_batch_has_the_condition_unschedulable_only() -> None:
     held = written(KUBE_BATCH, pending=2, verdict=FULL)
     assert condition(held, "Unschedulable")["reason"] == "NotEnoughTasks"
     ready = written(KUBE_BATCH, held, bound=3)
@@ -381,7 +384,7 @@ def test_kube_batch_knows_the_condition_unschedulable_only() -> None:
 
 
 @pytest.mark.parametrize("resource", [KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST, VOLCANO], ids=str)
-def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource: ServedKind) -> None:
+def test_group_below_its_quorum_has_a_condition_although_no_member_waits(resource: ServedKind) -> None:
     ready = written(resource, running=3)
     lost = written(resource, ready, running=2, failed=1)
     told = condition(lost, "Unschedulable")
@@ -396,20 +399,20 @@ def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource:
     "situation",
     [{"running": 2, "succeeded": 1}, {"running": 2, "bound": 1, "failed": 1}, {"running": 2, "pending": 1}],
 )
-def test_a_group_whose_members_suffice_has_lost_nothing(resource: ServedKind, situation: dict[str, Any]) -> None:
+def test_group_with_enough_members_has_no_lost_condition(resource: ServedKind, situation: dict[str, Any]) -> None:
     status = written(resource, **situation)
     assert status["phase"] != "Unknown"
     assert [entry for entry in status.get("conditions", []) if entry["type"] == "Unschedulable"] == []
 
 
-def test_a_group_that_lost_the_members_of_one_role_names_the_role() -> None:
+def test_group_that_lost_the_members_of_one_role_names_the_role() -> None:
     roles: dict[str, Any] = {"roles": {"ps": 1}, "role_counts": {"worker": GangCounts(running=3)}}
     told = condition(written(VOLCANO, running=3, failed=1, **roles), "Unschedulable")
     assert told["reason"] == "NotEnoughPodsOfTask"
     assert told["message"].endswith("has too few pods of role ps (not counted: 1 failed)")
 
 
-def test_kube_batch_the_design_counts_admitted_pods() -> None:
+def test_kube_batch_design_counts_admitted_pods() -> None:
     assert written(KUBE_BATCH_DESIGN, pending=1, bound=1, running=1, failed=1)["admitted"] == 3
     assert "admitted" not in written(KUBE_BATCH, bound=1)
 
@@ -448,18 +451,16 @@ def test_native_each_version_has_its_condition(resource: ServedKind, kind: str) 
         ({"pending": 3, "problem": Problem("SchedulerNameMismatch", "?")}, "SchedulerError"),
     ],
 )
-def test_native_a_group_that_cannot_be_placed_says_why(situation: dict[str, Any], reason: str) -> None:
+def test_native_unplaceable_group_has_a_condition_with_the_reason(situation: dict[str, Any], reason: str) -> None:
     told = native(**situation)
     assert (told["status"], told["reason"]) == ("False", reason)
 
 
-def test_native_nothing_is_said_before_anything_is_decided() -> None:
+def test_native_no_condition_is_written_before_a_decision() -> None:
     assert native(pending=3) is None
 
 
-def test_native_a_group_that_a_quota_holds_is_told_so_by_a_condition_of_ours_and_never_looks_unschedulable() -> (
-    None
-):
+def test_native_group_blocked_by_a_quota_has_our_condition_and_is_never_unschedulable() -> None:
     told = native(pending=3, verdict=QUOTA, generation=2)
     assert told == {
         "type": "phalanx.dev/Admitted",
@@ -474,7 +475,7 @@ def test_native_a_group_that_a_quota_holds_is_told_so_by_a_condition_of_ours_and
     assert native(whole.patch["status"], pending=3, verdict=QUOTA, generation=2) is None
 
 
-def test_native_a_group_that_lacked_nodes_and_is_held_by_a_quota_now_is_unschedulable_no_more() -> None:
+def test_native_unschedulable_group_that_a_quota_blocks_is_no_longer_unschedulable() -> None:
     lacking = native(pending=3, verdict=FULL)
     found = change(NATIVE, {"conditions": [lacking]}, pending=3, verdict=QUOTA)
     assert found is not None
@@ -487,7 +488,7 @@ def test_native_a_group_that_lacked_nodes_and_is_held_by_a_quota_now_is_unschedu
 
 
 @pytest.mark.parametrize("resource", [KUBE_BATCH, VOLCANO, NATIVE, NATIVE_1_36], ids=str)
-def test_the_exact_code_stands_beside_the_words_of_each_kind_of_group(resource: ServedKind) -> None:
+def test_exact_code_is_written_beside_the_reason_of_each_kind_of_group(resource: ServedKind) -> None:
     found = change(resource, pending=3, verdict=Verdict("QueueNotFound", "x", needed=3))
     assert found is not None
     told = condition(found.patch["status"], LAST_VERDICT)
@@ -496,7 +497,7 @@ def test_the_exact_code_stands_beside_the_words_of_each_kind_of_group(resource: 
     assert change(resource, status, pending=3, verdict=Verdict("QueueNotFound", "x", needed=3)) is None
 
 
-def test_native_once_a_group_is_admitted_the_condition_of_ours_says_so_once() -> None:
+def test_native_admitted_group_has_our_condition_written_once() -> None:
     held = {"conditions": [native(pending=3, verdict=QUOTA)]}
     found = change(NATIVE, held, bound=3, now=NOW + 60)
     assert found is not None
@@ -508,7 +509,7 @@ def test_native_once_a_group_is_admitted_the_condition_of_ours_says_so_once() ->
     assert change(NATIVE, {"conditions": found.patch["status"]["conditions"]}, bound=3) is None
 
 
-def test_native_nothing_but_conditions_is_ever_written() -> None:
+def test_native_only_conditions_are_written() -> None:
     found = change(NATIVE, {"resourceClaimStatuses": [{"name": "a"}]}, pending=3, verdict=FULL)
     assert found is not None
     assert found.patch.keys() <= {"metadata", "status"}
@@ -517,37 +518,37 @@ def test_native_nothing_but_conditions_is_ever_written() -> None:
 
 
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
-def test_native_true_is_final(resource: ServedKind) -> None:
+def test_native_condition_true_is_final(resource: ServedKind) -> None:
     current = {"conditions": [native(resource=resource, running=3)]}
     assert native(current, resource=resource, pending=3, verdict=FULL) is None
 
 
-def test_native_the_quorum_counts_even_when_its_members_are_gone() -> None:
+def test_native_reached_quorum_counts_even_when_its_members_are_gone() -> None:
     assert native(ever_scheduled=True, pending=1)["status"] == "True"
 
 
-def test_native_a_new_text_keeps_the_time_and_a_flip_changes_it() -> None:
+def test_native_changed_text_preserves_the_time_and_a_flip_changes_it() -> None:
     current = {"conditions": [native(pending=3, verdict=FULL)]}
     other = native(current, pending=3, verdict=Verdict("X", "another text"), now=NOW + 60)
     assert (other["message"], other["lastTransitionTime"]) == ("another text", NOW_TEXT)
     assert native(current, bound=3, now=NOW + 60)["lastTransitionTime"] == "2030-03-17T17:47:40Z"
 
 
-def test_native_a_workload_has_no_status() -> None:
+def test_native_workload_has_no_status() -> None:
     assert change(WORKLOAD, running=3) is None
 
 
-# Once-satisfied leaves nothing on the object
+# Once-satisfied writes nothing to the object
 
 
 @pytest.mark.parametrize("resource", [SIGS, NATIVE])
-def test_that_a_gang_is_satisfied_is_not_written_where_others_write(resource: ServedKind) -> None:
+def test_satisfied_once_is_not_written_where_other_writers_can_write(resource: ServedKind) -> None:
     found = change(resource, pending=1, policy=MatchPolicy.ONCE_SATISFIED, ever_scheduled=True)
     assert found is not None
     assert found.annotations == {}
 
 
-def test_volcano_a_group_with_surplus_says_how_many_of_its_members_have_nodes() -> None:
+def test_volcano_group_with_surplus_counts_its_members_on_nodes() -> None:
     grown = written(VOLCANO, running=4, pending=2)
     told = condition(grown, "AllMembersPlaced")
     assert (told["status"], told["message"]) == ("False", "4 of 6 members have nodes, 3 are the minimum")
@@ -556,8 +557,8 @@ def test_volcano_a_group_with_surplus_says_how_many_of_its_members_have_nodes() 
     assert "AllMembersPlaced" not in [entry["type"] for entry in written(VOLCANO, running=3)["conditions"]]
 
 
-def test_volcano_members_that_wait_beyond_the_minimum_make_no_group_unschedulable() -> None:
-    """E2.5 of elastic gangs: it has what it needs."""
+def test_volcano_waiting_surplus_makes_no_group_unschedulable() -> None:
+    """E2.5 of elastic gangs: the group has its minimum."""
     status = written(VOLCANO, running=3, pending=2)
     assert status["phase"] == "Running"
     assert "Unschedulable" not in [entry["type"] for entry in status["conditions"]]

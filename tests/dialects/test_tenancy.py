@@ -1,4 +1,4 @@
-"""Whom a pod is charged to: its queue, its quota, its user; and how long a group may wait."""
+"""Charge path of a pod: its queue, its quota, its user; and waiting times of groups."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def the_gang(events: list[ClusterEvent]) -> Gang:
     return found
 
 
-def test_a_lone_pod_names_its_queue_by_annotation_or_label() -> None:
+def test_single_pod_names_its_queue_by_annotation_or_label() -> None:
     assert the_pod().queue == "default"
     assert the_pod(annotations={QUEUE: "a"}).queue == "a"
     assert the_pod(labels={QUEUE: "b"}).queue == "b"
     assert the_pod(annotations={QUEUE: "a"}, labels={QUEUE: "b"}).queue == "a"
 
 
-def test_a_lone_pod_without_a_word_goes_where_its_namespace_says() -> None:
+def test_single_pod_without_a_queue_uses_the_queue_of_its_namespace() -> None:
     door = intake()
     door.namespace(namespace("research"))
     assert pods(door.pod(pod("silent")))[0].queue == "research"
@@ -55,7 +55,7 @@ def test_a_lone_pod_without_a_word_goes_where_its_namespace_says() -> None:
     assert pods(door.pod(pod("elsewhere", namespace="other")))[0].queue == "default"
 
 
-def test_a_change_of_the_namespace_reaches_the_pods_that_follow_it() -> None:
+def test_changed_queue_of_a_namespace_reaches_the_pods_that_use_it() -> None:
     door = intake()
     for name in ("b", "a"):
         door.pod(pod(name))
@@ -68,14 +68,14 @@ def test_a_change_of_the_namespace_reaches_the_pods_that_follow_it() -> None:
     assert [found.key for found in pods(door.namespace_removed("default"))] == ["default/b"]
 
 
-def test_a_pod_that_starts_to_name_a_queue_follows_no_longer() -> None:
+def test_pod_that_names_a_queue_no_longer_follows_its_namespace() -> None:
     door = intake()
     door.pod(pod())
     door.pod(pod(annotations={QUEUE: "own"}))
     assert door.namespace(namespace("research")) == []
 
 
-def test_a_member_is_in_its_gangs_queue() -> None:
+def test_member_is_in_the_queue_of_its_gang() -> None:
     door = intake()
     member = pod(annotations={"scheduling.k8s.io/group-name": "g"}, labels={QUEUE: "b"})
     events = door.pod(member)
@@ -83,7 +83,7 @@ def test_a_member_is_in_its_gangs_queue() -> None:
     assert pods(door.namespace(namespace("research"))) == []
 
 
-def test_koordinators_labels_name_the_quota_and_the_firmness() -> None:
+def test_koordinators_labels_name_the_quota_and_whether_pods_are_preemptible() -> None:
     prefix = "quota.scheduling.koordinator.sh"
     found = the_pod(labels={f"{prefix}/name": "team-a", f"{prefix}/preemptible": "false"})
     assert (found.quota, found.firm) == ("team-a", True)
@@ -91,7 +91,7 @@ def test_koordinators_labels_name_the_quota_and_the_firmness() -> None:
     assert not the_pod(labels={f"{prefix}/preemptible": "true"}).firm
 
 
-def test_the_user_stands_where_the_operator_says() -> None:
+def test_user_is_read_from_the_configured_key() -> None:
     alice = pod(labels={"user": "alice"}, annotations={"owner": "bob"})
     assert pods(intake().pod(alice))[0].user == ""
     assert pods(intake(user_label="user").pod(alice))[0].user == "alice"
@@ -100,7 +100,7 @@ def test_the_user_stands_where_the_operator_says() -> None:
     assert pods(intake(user_label="nobody", user_annotation="owner").pod(alice))[0].user == "bob"
 
 
-def test_a_pod_that_becomes_unreadable_stays_whose_it_was() -> None:
+def test_pod_that_becomes_unreadable_keeps_its_charge_path() -> None:
     door = intake(user_label="user")
     door.pod(pod(labels={"user": "alice", "quota.scheduling.koordinator.sh/name": "q", QUEUE: "b"}))
     (found,) = pods(door.malformed_pod("default", "p", "uid-p", "odd", b""))
@@ -108,7 +108,7 @@ def test_a_pod_that_becomes_unreadable_stays_whose_it_was() -> None:
 
 
 @pytest.mark.parametrize("key", ["volcano.sh/sla-waiting-time", "sla-waiting-time"])
-def test_how_long_a_group_may_wait_is_said_by_its_object_or_its_pods(key: str) -> None:
+def test_waiting_time_of_a_group_is_read_from_its_object_or_its_pods(key: str) -> None:
     assert the_gang(intake().group(VOLCANO, group(annotations={key: "1h30m"}))).sla_waiting_time == 5400
     door = intake()
     door.group(VOLCANO, group())
@@ -118,7 +118,7 @@ def test_how_long_a_group_may_wait_is_said_by_its_object_or_its_pods(key: str) -
 
 
 @pytest.mark.parametrize("text", ["soon", "-1m", "0", "10"])
-def test_a_waiting_time_that_is_none_is_told_and_passed_over(text: str) -> None:
+def test_invalid_waiting_time_is_reported_and_ignored(text: str) -> None:
     gang = the_gang(intake().group(VOLCANO, group(annotations={"sla-waiting-time": text})))
     assert gang.sla_waiting_time is None
     assert gang.problem is None

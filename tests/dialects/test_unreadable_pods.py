@@ -1,4 +1,4 @@
-"""A pending pod of which something cannot be read waits for its correction; it is not placed without that thing."""
+"""Pending pods with an unreadable field: held until the correction, not placed without the field."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Cluster:
 
 
 def held(plan: Plan, uid: str = "uid-p") -> str:
-    """The message of the one verdict, which refuses the pod."""
+    """Return the message of the one verdict, which refuses the pod."""
     assert uid not in [bind.uid for bind in plan.binds]
     (verdict,) = [entry.verdict for entry in plan.pods if entry.uid == uid]
     assert verdict is not None
@@ -70,7 +70,9 @@ def held(plan: Plan, uid: str = "uid-p") -> str:
 
 @pytest.mark.parametrize("requests", [{"cpu": "1"}, {}], ids=["allocate", "backfill"])
 @pytest.mark.parametrize(("field", "value"), BROKEN_SPECS)
-def test_a_lone_pod_is_held_and_the_field_is_named(field: str, value: Any, requests: dict[str, Any]) -> None:
+def test_single_pod_with_an_unreadable_field_is_held_and_the_field_is_named(
+    field: str, value: Any, requests: dict[str, Any]
+) -> None:
     cluster = Cluster()
     spec: dict[str, Any] = {"containers": [container(**requests)], field: value}
     cluster.pod(pod_document(**spec))
@@ -79,7 +81,7 @@ def test_a_lone_pod_is_held_and_the_field_is_named(field: str, value: Any, reque
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 @pytest.mark.parametrize("value", ["x", ["x"], 7])
-def test_a_pod_whose_gang_may_be_hidden_does_not_start_alone(field: str, value: Any) -> None:
+def test_pod_with_an_unreadable_gang_does_not_start_alone(field: str, value: Any) -> None:
     cluster = Cluster()
     document = pod_document()
     document["metadata"][field] = value
@@ -88,7 +90,7 @@ def test_a_pod_whose_gang_may_be_hidden_does_not_start_alone(field: str, value: 
 
 
 @pytest.mark.parametrize("value", ["much", "-1", True, ["1"]])
-def test_a_broken_amount_is_named_with_its_container_and_value(value: Any) -> None:
+def test_unreadable_amount_is_named_with_its_container_and_value(value: Any) -> None:
     cluster = Cluster()
     cluster.pod(pod_document(containers=[container(cpu="1"), container("side", cpu=value)]))
     message = held(cluster.plan())
@@ -96,7 +98,7 @@ def test_a_broken_amount_is_named_with_its_container_and_value(value: Any) -> No
     assert str(value) in message
 
 
-def test_its_neighbours_of_the_same_class_are_placed() -> None:
+def test_other_pods_of_the_same_class_are_placed() -> None:
     cluster = Cluster()
     cluster.pod(pod_document("good", nodeSelector={}))
     cluster.pod(pod_document("p", nodeSelector=["a"]))
@@ -106,7 +108,7 @@ def test_its_neighbours_of_the_same_class_are_placed() -> None:
     assert sorted(bind.uid for bind in plan.binds) == ["uid-good", "uid-well"]
 
 
-def test_it_is_placed_once_it_has_been_corrected() -> None:
+def test_corrected_pod_is_placed() -> None:
     cluster = Cluster()
     cluster.pod(pod_document(nodeSelector=["a"]))
     held(cluster.plan())
@@ -114,7 +116,7 @@ def test_it_is_placed_once_it_has_been_corrected() -> None:
     assert [bind.node for bind in cluster.plan().binds] == ["a"]
 
 
-def test_a_member_of_a_gang_is_held_with_its_quorum() -> None:
+def test_unreadable_member_is_held_with_its_quorum() -> None:
     cluster = Cluster()
     cluster.take(cluster.intake.group(X_K8S, group(minMember=2)))
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
@@ -128,7 +130,7 @@ def test_a_member_of_a_gang_is_held_with_its_quorum() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), BROKEN_SPECS)
-def test_a_bound_one_still_occupies_its_node(field: str, value: Any) -> None:
+def test_unreadable_bound_pod_still_occupies_its_node(field: str, value: Any) -> None:
     cluster = Cluster()
     cluster.pod(pod_document(node="a", phase="Running", **{field: value}))
     assert cluster.state.pods["uid-p"].state is MemberState.RUNNING
@@ -139,7 +141,7 @@ LONG = "9" * 5_000
 
 
 @pytest.mark.parametrize("amount", [LONG, "much", "-1", True, ["1"], "1e" + LONG])
-def test_a_bound_one_leaves_the_rest_of_its_node_to_others(amount: Any) -> None:
+def test_unreadable_bound_pod_leaves_the_remaining_room_of_its_node_usable(amount: Any) -> None:
     cluster = Cluster()
     cluster.pod(pod_document("p", node="a", phase="Running", containers=[container(cpu=amount, memory="1Gi")]))
     cluster.pod(pod_document("q", containers=[container(cpu="4", memory="4Gi")]))
@@ -150,7 +152,7 @@ def test_a_bound_one_leaves_the_rest_of_its_node_to_others(amount: Any) -> None:
     assert [notice.about.name for notice in cluster.intake.drain_warnings()] == ["p"]
 
 
-def test_one_that_is_no_json_keeps_what_it_was_known_to_take() -> None:
+def test_bound_pod_with_invalid_json_keeps_its_known_usage() -> None:
     cluster = Cluster()
     cluster.pod(pod_document("p", node="a", phase="Running", containers=[container(cpu="2")]))
     cluster.take(cluster.intake.malformed_pod("default", "p", "uid-p", "it is no JSON", b"{"))
@@ -160,13 +162,13 @@ def test_one_that_is_no_json_keeps_what_it_was_known_to_take() -> None:
     assert [bind.uid for bind in cluster.plan().binds] == ["uid-q"]
 
 
-def test_labels_that_are_no_text_are_read_as_text_and_hold_nobody() -> None:
+def test_labels_of_other_types_are_read_as_text_and_hold_no_pod() -> None:
     cluster = Cluster()
     cluster.pod(pod_document(labels={"step": 7, "on": True}))
     assert [bind.uid for bind in cluster.plan().binds] == ["uid-p"]
 
 
-def test_a_preference_that_cannot_be_read_holds_nobody() -> None:
+def test_unreadable_preference_holds_no_pod() -> None:
     cluster = Cluster()
     cluster.take(cluster.intake.pod(pod(annotations={"volcano.sh/resource-strategy-weight": "{"})))
     assert [bind.uid for bind in cluster.plan().binds] == ["uid-p"]

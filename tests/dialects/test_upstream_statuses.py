@@ -1,4 +1,4 @@
-"""What is written back into an object is accepted by the definition of the project that it comes from."""
+"""Written statuses against the definitions of the upstream projects."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def kind_of(shape: Shape) -> ServedKind:
 
 @cache
 def _schema(shape_id: str) -> StructuralSchema:
-    """Compiling a schema takes longer than asking it a thousand times."""
+    """Compiling a schema takes longer than a thousand validations."""
     (shape,) = (shape for shape in SHAPES if shape.id == shape_id)
     return StructuralSchema({"type": "object", "properties": {"status": shape.status()}})
 
 
 def faults(shape: Shape, status: dict[str, Any]) -> list[str]:
-    """What an API server with the project's definition says to a status, fields that it would drop included."""
+    """Return the errors of an API server with the project's definition about a status, including dropped fields."""
     structural = _schema(shape.id)
     document = {"status": status}
     return [*structural.prune(document), *map(str, structural.validate(document))]
@@ -52,7 +52,7 @@ def faults(shape: Shape, status: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("shape", GROUPS, ids=lambda shape: shape.id)
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
-def test_the_status_of_a_group_is_accepted(shape: Shape, counts: GangCounts) -> None:
+def test_status_of_a_group_is_accepted_upstream(shape: Shape, counts: GangCounts) -> None:
     kind = kind_of(shape)
     ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, "default", "g", "u")
     for problem in (None, Problem("InvalidPodGroup", "bad")):
@@ -72,7 +72,7 @@ PHASES = {"Pending": 1, "Inqueue": 2, "Running": 3, "Completed": 4, "Unknown": 5
 @pytest.mark.parametrize("shape", ACCOUNTS, ids=lambda shape: shape.id)
 @pytest.mark.parametrize("holdings", [QuotaUsage({}, {}), QuotaUsage(HELD, HELD, PHASES)], ids=["empty", "full"])
 @pytest.mark.parametrize("state", ["", "Open", "Closing", "Closed"])
-def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: QuotaUsage, state: str) -> None:
+def test_status_of_a_queue_or_quota_is_accepted_upstream(shape: Shape, holdings: QuotaUsage, state: str) -> None:
     said = {"state": state} if state and "state" in shape.fields else {}
     metadata = {"name": "q", "namespace": "team-a"}
     document = {"metadata": metadata, "spec": {"max": {"pods": 9}}, "status": said}
@@ -83,7 +83,7 @@ def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: Quot
             assert faults(shape, {**said, **change}) == []
 
 
-def test_the_shapes_tell_good_from_bad() -> None:
+def test_upstream_schemas_distinguish_good_from_bad_statuses() -> None:
     by_id = {shape.id: shape for shape in SHAPES}
     queue, group = (by_id[f"{kind}.scheduling.volcano.sh of Volcano 1.14"] for kind in ("queues", "podgroups"))
     assert faults(by_id["queues.scheduling.volcano.sh of Volcano 1.7"], {"state": "Open"})

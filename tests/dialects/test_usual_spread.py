@@ -1,4 +1,4 @@
-"""Pods of Services and workloads that say nothing about spread themselves."""
+"""Default spread of pods of Services and workloads without a constraint of their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Door:
         self.told: dict[str, tuple[Spread, ...]] = {}
 
     def take(self, events: list[ClusterEvent]) -> list[str]:
-        """Who was told anew."""
+        """Return the updated pods."""
         shown = [event.pod for event in events if isinstance(event, PodUpdated)]
         self.told.update((spec.name, spec.pod_class.peers.spread) for spec in shown)
         return [spec.name for spec in shown]
@@ -74,7 +74,7 @@ def test_pods_of_a_service_are_spread_over_hosts_and_zones() -> None:
     assert door.removed(SERVICE, "web") == ["b"]
 
 
-def test_the_selector_of_the_controller_is_added() -> None:
+def test_selector_of_the_controller_is_added() -> None:
     door = Door()
     door.object(SERVICE, "web", {"app": "web"})
     door.pod("a", "web-1", labels={"app": "web", "hash": "1"})
@@ -89,7 +89,7 @@ def test_the_selector_of_the_controller_is_added() -> None:
     assert door.told["a"] == usual(IS_WEB)
 
 
-def test_what_a_pod_says_itself_holds() -> None:
+def test_constraint_of_the_pod_itself_overrides_the_default() -> None:
     door = Door()
     door.object(SERVICE, "web", {"app": "web"})
     own = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
@@ -98,7 +98,7 @@ def test_what_a_pod_says_itself_holds() -> None:
     assert not door.told["a"][0].lenient
 
 
-def test_services_of_other_namespaces_and_without_selectors_select_nobody() -> None:
+def test_services_of_other_namespaces_and_without_selectors_select_no_pod() -> None:
     door = Door()
     door.object(SERVICE, "web", {"app": "web"}, namespace="other")
     door.object(SERVICE, "headless", None)
@@ -106,12 +106,12 @@ def test_services_of_other_namespaces_and_without_selectors_select_nobody() -> N
     assert door.told["a"] == ()
 
 
-def test_nothing_is_watched_where_it_is_not_wanted() -> None:
+def test_no_kind_is_watched_where_default_spread_is_off() -> None:
     assert "services" not in {kind.plural for kind in Door(spread=False).intake.enrichers.kinds}
     assert {"services", "statefulsets"} <= {kind.plural for kind in Door().intake.enrichers.kinds}
 
 
-def test_it_is_a_choice_in_the_policy_file() -> None:
+def test_default_spread_is_a_setting_of_the_policy_file() -> None:
     assert not msgspec.json.decode(b'{"defaultSpread": false}', type=DialectOptions).default_spread
     assert DialectOptions().default_spread
     assert Intake(["phalanx"]).pod(pod("p"))[0] == Door().intake.pod(pod("p"))[0]

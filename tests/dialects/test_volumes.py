@@ -1,4 +1,4 @@
-"""What a pod's volumes come to: needs, refusals, and the classes that pods of one template share."""
+"""Volumes of pods: requirements, refusals, and shared classes of one template."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GB = 2**30
 
 
 class Room:
-    """An intake, and how it shows each pod."""
+    """An intake, and its last state of each pod."""
 
     def __init__(self, *documents: Document) -> None:
         self.intake = Intake(["phalanx"])
@@ -44,7 +44,7 @@ class Room:
         self.take(*documents)
 
     def take(self, *documents: Document) -> set[str]:
-        """The names of pods that are shown anew."""
+        """Return the names of the updated pods."""
         return {
             name for each in documents for name in self._tell(self.intake.enrichers.updated(kind_of(each), each))
         }
@@ -85,7 +85,7 @@ def test_pods_with_claims_of_their_own_are_one_class() -> None:
     assert (first.volumes.unbound, second.volumes.unbound) == (("data-0",), ("data-1",))
 
 
-def test_a_claim_that_pods_share_is_named_because_it_is_attached_once() -> None:
+def test_shared_claim_is_named_because_it_is_attached_once() -> None:
     room = Room(storage_class(), claim("shared", volume="v"), volume("v", claimed="shared"))
     room.pod("a", volumes=uses("shared"))
     assert room.needs("a") == (Attachment("csi.example.com"),)
@@ -95,7 +95,7 @@ def test_a_claim_that_pods_share_is_named_because_it_is_attached_once() -> None:
     assert room.needs("a") == (Attachment("csi.example.com"),)
 
 
-def test_a_bound_claim_asks_for_the_nodes_and_the_zones_of_its_volume() -> None:
+def test_bound_claim_requires_the_nodes_and_zones_of_its_volume() -> None:
     labels = {"topology.kubernetes.io/zone": "a__b", "failure-domain.beta.kubernetes.io/region": "r"}
     room = Room(claim("data", volume="v"), volume("v", claimed="data", node="n1", labels=labels))
     room.pod("p", volumes=uses("data"))
@@ -149,20 +149,20 @@ REFUSALS: dict[str, tuple[list[Document], list[Document], str]] = {
 
 
 @pytest.mark.parametrize(("documents", "volumes", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_a_claim_that_no_node_can_serve_is_refused_in_kube_schedulers_words(
+def test_claim_that_no_node_can_serve_is_refused_with_kube_schedulers_text(
     documents: list[Document], volumes: list[Document], words: str
 ) -> None:
     room = Room(*documents)
     room.pod("p", volumes=volumes)
     assert room.refusal("p") == words
-    # And in any other order.
+    # The result is the same in any other order.
     late = Room()
     late.pod("p", volumes=volumes)
     late.take(*reversed(documents))
     assert late.needs("p") == room.needs("p")
 
 
-def test_news_reaches_those_who_wait_for_it_and_nobody_else() -> None:
+def test_events_of_volumes_reach_exactly_the_waiting_pods() -> None:
     room = Room(storage_class("now", mode="Immediate"), claim("theirs", "now"))
     room.pod("mine", volumes=uses("data"))
     room.pod("theirs", volumes=uses("theirs"))
@@ -176,7 +176,7 @@ def test_news_reaches_those_who_wait_for_it_and_nobody_else() -> None:
     assert room.remove(storage_class("now")) == {"theirs"}
 
 
-def test_what_is_being_provisioned_comes_first_then_the_smallest() -> None:
+def test_volumes_being_provisioned_come_first_then_the_smallest() -> None:
     room = Room(storage_class(), claim("big", size="9Gi"), claim("small"), claim("going", size="5Gi", node="n1"))
     shown = room.pod("p", volumes=uses("big", "small", "going"))
     assert shown.volumes.unbound == ("going", "small", "big")
@@ -184,7 +184,7 @@ def test_what_is_being_provisioned_comes_first_then_the_smallest() -> None:
     assert [(need.node, need.size) for need in claims] == [("n1", 5 * GB), ("", GB), ("", 9 * GB)]
 
 
-def test_a_volume_that_is_reserved_for_a_claim_is_its_own() -> None:
+def test_reserved_volume_belongs_to_its_claim() -> None:
     room = Room(storage_class(), claim("data"), volume("v", claimed="data", phase="Available"))
     room.pod("p", volumes=uses("data"))
     (need,) = (need for need in room.needs("p") if isinstance(need, UnboundClaim))
@@ -194,7 +194,7 @@ def test_a_volume_that_is_reserved_for_a_claim_is_its_own() -> None:
     assert need.volume == ""
 
 
-def test_claims_for_one_pod_and_disks_are_named() -> None:
+def test_single_pod_claims_and_disks_are_named() -> None:
     room = Room(storage_class(), claim("data", accessModes=["ReadWriteOncePod"]))
     disks = [
         {"name": "g", "gcePersistentDisk": {"pdName": "d", "readOnly": True}},
@@ -205,11 +205,11 @@ def test_claims_for_one_pod_and_disks_are_named() -> None:
     assert SoleUse("default/data") in needs
     assert Disk("gce", "d", read_only=True) in needs
     assert Disk("rbd", "rbd/i", monitors=("m1", "m2")) in needs
-    # An in-tree disk counts as one of the driver that has taken it over.
+    # An in-tree disk counts as one of the driver that has replaced it.
     assert Attachment("pd.csi.storage.gke.io") in needs
 
 
-def test_a_claim_that_cannot_be_read_holds_its_pods_alone() -> None:
+def test_unreadable_claim_holds_only_its_pods() -> None:
     room = Room(storage_class(), claim("data"), claim("other"))
     room.pod("p", volumes=uses("data"))
     room.pod("q", volumes=uses("other"))
@@ -220,7 +220,7 @@ def test_a_claim_that_cannot_be_read_holds_its_pods_alone() -> None:
     assert room.refusal("q") == ""
 
 
-def test_finished_pods_use_nothing() -> None:
+def test_finished_pods_use_no_volume() -> None:
     room = Room(claim("shared", volume="v"), volume("v", claimed="shared"))
     room.pod("done", volumes=uses("shared"), phase="Succeeded", node="n1")
     room.pod("next", volumes=uses("shared"))
@@ -228,14 +228,14 @@ def test_finished_pods_use_nothing() -> None:
     assert room.needs("next") == (Attachment("csi.example.com"),)
 
 
-# In whatever order the same objects come
+# The same objects in any order
 
 Step = Callable[[Room], object]
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Step]]:
-    """Per object the steps of its life; steps of different objects may come in any order."""
+    """Return the steps of each object's life; steps of different objects can arrive in any order."""
     lives: list[list[Step]] = []
 
     def life(*states: Document | None) -> None:
@@ -295,7 +295,7 @@ def _node(room: Room, document: Document) -> None:
 
 
 def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
-    """Every pod as it is shown, and what the allocators say about it on each node, after the steps in an order."""
+    """Return every pod, and the allocators' answer about it on each node, after the steps in an order."""
     room = Room()
     left = [list(life) for life in lives]
     for place in order:
@@ -327,7 +327,7 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
 @pytest.mark.thorough
 @settings(max_examples=examples(50), deadline=None)
 @given(histories(), st.lists(st.integers(0, 1000), max_size=60), st.lists(st.integers(0, 1000), max_size=60))
-def test_the_order_of_arrival_makes_no_difference(
+def test_order_of_arrival_of_storage_objects_makes_no_difference(
     lives: list[list[Step]], order: list[int], other: list[int]
 ) -> None:
     assert told(lives, order) == told(lives, other)

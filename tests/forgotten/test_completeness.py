@@ -32,17 +32,17 @@ HONOURED = {
     "overhead": TABLES,
     "preemptionPolicy": "scheduling/test_preempt.py::test_pod_with_preemption_policy_never_evicts_no_pod",
     "priority": "e2e/test_gangs.py::test_gang_of_higher_priority_is_scheduled_first",
-    "priorityClassName": "dialects/test_evictability.py::test_what_the_cluster_itself_needs_is_critical",
+    "priorityClassName": "dialects/test_evictability.py::test_system_pods_of_the_cluster_are_critical",
     "resourceClaims": VERDICTS,
     "resources": TABLES,
     "schedulerName": "e2e/test_gangs.py::test_pods_of_other_schedulers_take_room_and_are_not_touched",
     "schedulingGates": "e2e/test_gangs.py::test_gated_members_wait_for_their_gates_and_are_left_alone",
-    "schedulingGroup": "dialects/test_native.py::test_a_member_waits_for_its_group_whatever_policy_that_will_have",
-    "terminationGracePeriodSeconds": "dialects/test_evictability.py::test_a_pod_gets_the_grace_that_it_states",
+    "schedulingGroup": "dialects/test_native.py::test_member_waits_for_its_group_whatever_the_policy",
+    "terminationGracePeriodSeconds": "dialects/test_evictability.py::test_pod_has_its_stated_grace_period",
     "tolerations": VERDICTS,
     "topologySpreadConstraints": VERDICTS,
     "volumes": VERDICTS,
-    "workloadRef": "dialects/test_native.py::test_replicas_of_a_workload_are_gangs_of_their_own",
+    "workloadRef": "dialects/test_native.py::test_replicas_of_a_workload_are_separate_gangs",
 }
 
 # field -> why no node is better or worse for it.

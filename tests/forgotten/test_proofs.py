@@ -101,7 +101,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "test_expired_version_causes_a_new_list_whose_absences_are_deletions",
                 "test_a_new_uid_in_a_watch_is_a_deletion_and_a_creation",
             ),
-            "dialects/test_intake.py": ("test_the_same_name_with_a_new_uid_is_another_pod",),
+            "dialects/test_intake.py": ("test_same_name_with_a_new_uid_is_another_pod",),
         },
     ),
     22: (
@@ -141,15 +141,15 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "groups that are missing, whose minimum changes, that go together",
         {
             "dialects/test_native.py": (
-                "test_a_member_waits_for_its_group_whatever_policy_that_will_have",
-                "test_a_disruption_mode_that_nobody_knows_is_the_strictest",
+                "test_member_waits_for_its_group_whatever_the_policy",
+                "test_unknown_disruption_mode_is_the_strictest",
             ),
-            "dialects/test_intake.py": ("test_a_raised_minimum_of_a_native_group_is_read_again",),
+            "dialects/test_intake.py": ("test_raised_minimum_of_a_native_group_is_read_again",),
         },
     ),
     31: (
         "a group that an API server dropped without a word",
-        {"dialects/test_native.py": ("test_a_pod_that_lost_its_group_is_told_once_why",)},
+        {"dialects/test_native.py": ("test_pod_that_lost_its_group_gets_one_event_with_the_reason",)},
     ),
     32: (
         "preemptionPolicy Never",
