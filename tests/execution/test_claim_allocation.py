@@ -211,7 +211,7 @@ async def test_claim_with_other_devices_rejects_the_pod() -> None:
     other = {"devices": {"results": [{**RESULT, "device": "gpu-7"}]}}
     api = Api()
     api.interfere = lambda: api.touch(allocation=other, reservedFor=[consumer("other")])
-    with pytest.raises(PreparationError, match="resource claim c was given other devices meanwhile"):
+    with pytest.raises(PreparationError, match="resource claim c has other devices now"):
         await api.handler.prepare(BIND, wanted())
     assert api.status["reservedFor"] == [consumer("other")]
 
@@ -234,7 +234,7 @@ async def test_replaced_claim_rejects_the_pod(change: Wire, complaint: str) -> N
 async def test_deleted_claim_rejects_the_pod() -> None:
     api = Api()
     api.claim = None
-    with pytest.raises(PreparationError, match="resource claim c is gone"):
+    with pytest.raises(PreparationError, match="resource claim c does not exist any more"):
         await api.handler.prepare(BIND, wanted())
     await api.handler.undo(BIND, wanted())
 

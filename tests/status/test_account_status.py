@@ -434,7 +434,7 @@ async def test_max_above_the_resource_quota_of_the_namespace_is_reported_once(wo
     await world.look()
     ((about, note),) = above_hard(world)
     assert about == "ElasticQuota/q"
-    assert "spec.max is cpu 20, but ResourceQuota team-a/rq lets no more than 10 be created" in note
+    assert "spec.max is cpu 20, but ResourceQuota team-a/rq allows at most 10" in note
     assert "spec.min is memory 9Gi" in note
     world.pod("p")
     await world.look()

@@ -1,4 +1,4 @@
-"""Bindings: posted at most once in effect, whatever happens on the way."""
+"""Bindings: each takes effect at most once, whatever fails on the way."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class BindOutcome(enum.Enum):
-    """What became of a binding."""
+    """Outcome of a binding."""
 
     BOUND = "bound"
-    MOVED = "moved"  # deleted, terminating or bound elsewhere: the watch tells the rest
-    REFUSED = "refused"  # a definite no; the pod is still pending
+    MOVED = "moved"  # deleted, terminating or bound elsewhere: the watch delivers the details
+    REFUSED = "refused"  # definitely rejected; the pod is still pending
 
 
 class BindResult(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class BindResult(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-# Why a binding must not be posted (any more), or the seconds after which to ask again; None lets it go on.
+# Returns the reason why a binding must not be posted, or the seconds until the next call; None permits it.
 Guard = Callable[[Bind], str | float | None]
 
 
@@ -65,7 +65,7 @@ class _Binding(msgspec.Struct, rename="camel"):
 
 
 class _Posting:
-    """One binding under way. `open` says that the last try may have taken effect unseen."""
+    """State of a binding in flight. `open`: the last attempt may have taken effect without an answer."""
 
     __slots__ = ("backoff", "bind", "guard", "message", "open", "tries")
 
@@ -79,13 +79,12 @@ class _Posting:
 
 
 class Binder:
-    """Posts bindings with the pod's uid through a pool and reports each outcome exactly once.
+    """Poster of bindings with the pod's uid, through a pool; each outcome is reported exactly once.
 
-    The binding endpoint answers 409 to everything from a wrong uid to a pod that is bound already, also by our
-    own lost first try; and a lost connection or a 5xx leaves open whether the write happened. In all these cases
-    the pod is read and compared before anything else is tried, and as long as nobody answers the question stays
-    open (docs/rules/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
-    cannot be reached is waited for. `signer` signs the marks of plans, and which devices pods got.
+    The binding endpoint answers 409 for a wrong uid and for a bound pod, also if our own lost first attempt bound
+    it; a lost connection or a 5xx answer does not say whether the write took effect. In all these cases the pod
+    is read and compared before the next attempt (docs/rules/kubernetes_native.md, B3 and B4). `attempts` limits
+    transient rejections; an unreachable server is waited for. `signer` signs plan marks and devices of pods.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Binder:
         self.in_flight = 0
 
     def submit(self, binds: Iterable[Bind], guard: Guard = no_objection) -> None:
-        """`guard` is asked right before each try: its node may have gone since the plan was made."""
+        """Submit bindings. `guard` is called before each attempt: the node may have been deleted since the plan."""
         for bind in binds:
             self.in_flight += 1
             posting = _Posting(bind, guard, self._backoff())
@@ -128,7 +127,7 @@ class Binder:
         return None
 
     async def _step(self, posting: _Posting) -> BindResult | float:
-        """The result, or the seconds until the next step."""
+        """Return the result, or the seconds until the next step."""
         bind = posting.bind
         if not posting.open:
             objection = posting.guard(bind)
@@ -147,7 +146,7 @@ class Binder:
         return posting.backoff.next()
 
     async def _post(self, posting: _Posting) -> BindResult | float | None:
-        """The result, the seconds until the next try, or None where only a look can tell what happened."""
+        """Return the result, the seconds until the next attempt, or None if only the pod shows the outcome."""
         bind = posting.bind
         annotations = dict(bind.annotations)
         if annotations:
@@ -161,7 +160,7 @@ class Binder:
         )
         try:
             await self._client.request("POST", PODS.path(bind.namespace, bind.name, "binding"), body=body)
-        except (Unreachable, ConfigError) as error:  # nothing was sent
+        except (Unreachable, ConfigError) as error:  # no request was sent
             posting.message = str(error)
             return posting.backoff.next()
         except ConnectionLost as error:
@@ -184,7 +183,7 @@ class Binder:
         return BindResult(posting.bind, BindOutcome.REFUSED, posting.message)
 
     async def _look(self, posting: _Posting) -> BindResult | None:
-        """What the API says about the pod. None: it is ours to bind, or nobody answers and the question is open."""
+        """Read the pod and return the outcome of the binding; None if it is unbound, or without an answer."""
         bind = posting.bind
         try:
             pod = await self._client.get(PODS.path(bind.namespace, bind.name))

@@ -1,7 +1,7 @@
-"""Devices before pods: claims get the devices that were chosen for them, and are reserved for their pods.
+"""Allocation of resource claims before pod binding.
 
-As kube-scheduler 1.36 does it (dynamicresources.go): first a finalizer, so that nobody deletes a claim under its
-pods, then the allocation and the consumer in the claim's status; devices that must be made ready are waited for.
+As in kube-scheduler 1.36 (dynamicresources.go): first a finalizer that protects the claim from deletion, then the
+allocation and the consumer in the status of the claim; devices with binding conditions are waited for.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from phalanx.model.text.decoding import decode_json
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
-# Devices that are being made ready are looked at in these intervals, the last one for ever (seconds).
+# Intervals between reads of devices that are not ready; the last one repeats (seconds).
 _LOOKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _NOT_FOUND, _CONFLICT = 404, 409
-# Claims of groups whose members are remembered.
+# Maximum number of group claims with known members.
 _MOST_GROUPS = 4096
-# What a server that is busy or comes up again answers.
+# Status codes of an overloaded or starting server.
 _PASSING = (429, 500, 502, 503, 504)
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class ClaimClient(Protocol):
 
 
 class ClaimAllocation:
-    """Carries out `AllocateClaim`. Whatever it has written is found in the claim again, so a restart goes on there.
+    """Executor of `AllocateClaim`. All its state is in the claim, so a restart continues from there.
 
     `pause` waits for some seconds, `now` is in seconds since the epoch.
     """
@@ -67,9 +67,9 @@ class ClaimAllocation:
         self._client = client
         self._pause = pause
         self._now = now
-        # claim -> the pods of a group that count on the group's reservation
+        # claim -> pods of a group that use the reservation of the group
         self._members: dict[str, set[str]] = {}
-        # pod -> the claim that was made for its extended resources, until it is bound or given up
+        # pod -> claim created for its extended resources, until the pod is bound or its preparation undone
         self._made: dict[str, AllocateClaim] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -92,8 +92,8 @@ class ClaimAllocation:
             await self._tell_pod(wanted)
 
     def _turn(self, wanted: AllocateClaim) -> asyncio.Lock:
-        """Pods that share a claim write to it one after the other: at once each would have to try as often as there
-        are others."""
+        """Return the lock of a claim: pods that share it write one after the other, because concurrent writes
+        conflict."""
         return self._turns.setdefault(wanted.uid, asyncio.Lock())
 
     async def _reserve(self, wanted: AllocateClaim) -> None:
@@ -110,7 +110,7 @@ class ClaimAllocation:
                 return
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
-        """The pod is no consumer any more. What we have allocated is given back when nobody else is one either."""
+        """Remove the pod from the consumers of the claim; deallocate devices that we allocated and no pod uses."""
         assert isinstance(preparation, AllocateClaim)
         wanted = preparation
         if wanted.create:
@@ -121,7 +121,7 @@ class ClaimAllocation:
         if wanted.group:
             members = self._members.get(wanted.uid)
             if members is None or not wanted.allocation:
-                return  # who counts on the reservation is not known any more
+                return  # the members that use the reservation are unknown
             members.discard(wanted.pod_uid)
             if members:
                 return
@@ -148,7 +148,7 @@ class ClaimAllocation:
                 return
 
     def _reserved(self, wanted: AllocateClaim, claim: Document) -> dict[str, Any] | None:
-        """What to write into the claim's status; None where all of it is there. Raises PreparationError."""
+        """Return the change of the claim's status; None if it is up to date. Raise PreparationError."""
         status = claim.get("status") or {}
         allocation, consumers = status.get("allocation"), status.get("reservedFor") or []
         change: dict[str, Any] = {}
@@ -158,16 +158,16 @@ class ClaimAllocation:
             change["allocation"] = decode_json(wanted.allocation)
             change["allocation"]["allocationTimestamp"] = format_time(self._now())
         elif wanted.allocation and not _same_devices(allocation, wanted):
-            raise PreparationError(f"resource claim {wanted.name} was given other devices meanwhile")
+            raise PreparationError(f"resource claim {wanted.name} has other devices now")
         consumer = _consumer(wanted)
         if all(entry.get("uid") != consumer["uid"] for entry in consumers):
             if len(consumers) >= MOST_CONSUMERS:
-                raise PreparationError(f"resource claim {wanted.name} has as many consumers as it may have")
+                raise PreparationError(f"resource claim {wanted.name} has the maximum number of consumers")
             change["reservedFor"] = [*consumers, consumer]
         return change or None
 
     async def _ready(self, wanted: AllocateClaim) -> None:
-        """Waits until the drivers say that every device is ready, or that one will never be."""
+        """Wait until the drivers report every device as ready; raise PreparationError if one reports a failure."""
         looks = 0
         while True:
             claim = await self._usable(wanted)
@@ -182,8 +182,8 @@ class ClaimAllocation:
     # claims for extended resources
 
     async def _created(self, wanted: AllocateClaim) -> AllocateClaim:
-        """The claim is the pod's own, and goes with it. Should an answer be lost there may be two: that of which
-        nobody knows holds no devices, and goes with the pod as well."""
+        """Create a claim that the pod owns and that is deleted with it. After a lost answer there can be two:
+        the unknown claim has no devices and is deleted with the pod too."""
         owner = {"apiVersion": "v1", "kind": "Pod", "name": wanted.pod, "uid": wanted.pod_uid, "controller": True}
         resource = _resource(wanted)
         document = {
@@ -216,10 +216,10 @@ class ClaimAllocation:
         try:
             await persist(lambda: self._client.patch(path, patch, PatchType.STRATEGIC), self._pause)
         except ApiError as error:
-            raise PreparationError(f"pod {wanted.pod} could not be told of its claim: {error}") from error
+            raise PreparationError(f"pod {wanted.pod}: its claim was not written: {error}") from error
 
     async def _drop(self, made: AllocateClaim) -> None:
-        """Deletes a claim that was made in vain; its finalizer, which is ours, goes first."""
+        """Delete an unused claim, after removing our finalizer."""
         while True:
             claim = await self._document(made)
             if claim is None or claim["metadata"].get("uid") != made.uid:
@@ -239,7 +239,7 @@ class ClaimAllocation:
     async def _usable(self, wanted: AllocateClaim) -> Document:
         claim = await self._document(wanted)
         if claim is None:
-            raise PreparationError(f"resource claim {wanted.name} is gone")
+            raise PreparationError(f"resource claim {wanted.name} does not exist any more")
         metadata = claim["metadata"]
         if metadata.get("uid") != wanted.uid:
             raise PreparationError(f"resource claim {wanted.name} was replaced by another of its name")
@@ -260,7 +260,7 @@ class ClaimAllocation:
     async def _patch(
         self, wanted: AllocateClaim, claim: Document, change: dict[str, Any], subresource: str
     ) -> Document | None:
-        """The claim as it is now; None where somebody else was faster."""
+        """Patch the claim and return it; None after a conflict with another writer."""
         path = _resource(wanted).path(wanted.namespace, wanted.name, subresource or None)
         version = claim["metadata"]["resourceVersion"]
         patch = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
@@ -296,7 +296,7 @@ def _devices(allocation: Document) -> list[tuple[object, ...]]:
 
 
 def _readiness(claim: Document) -> tuple[bool, str]:
-    """(whether a device is not ready yet, why one will never be) by the binding conditions of the allocation."""
+    """Return (whether a device is not ready yet, failure of a device or "") from the binding conditions."""
     status = claim.get("status") or {}
     reported = {
         tuple(device.get(key) for key in ("driver", "pool", "device", "shareID")): {

@@ -142,7 +142,7 @@ class PodConditions:
         return uid in self._pods
 
     def __len__(self) -> int:
-        """Number of pods with state."""
+        """Return the number of pods with state."""
         return len(self._pods)
 
     def observe(

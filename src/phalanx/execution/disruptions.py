@@ -1,4 +1,4 @@
-"""Decisions to evict on their way: what is to be freed is promised in writing before anyone has to leave."""
+"""Execution of eviction decisions: nominations are written before the first eviction."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from phalanx.model.decisions import Evict, Nominate
 
 
 class _Disruption:
-    """Decisions for the same preemptors, mostly one. `unwritten` are the nominations (pod uids) that `waiting`
-    evictions wait for, `open` counts those that have been submitted and are not answered.
+    """Decisions for the same preemptors, usually one. `waiting` are evictions that wait for the `unwritten`
+    nominations (pod uids); `open` is the number of submitted evictions without an answer.
     """
 
     __slots__ = ("called_off", "causes", "open", "preemptors", "unwritten", "waiting")
@@ -34,15 +34,15 @@ class _Disruption:
 
 
 class Disruptions:
-    """Carries decisions to evict out, each known by its cause, and reports every eviction exactly once.
+    """Executor of eviction decisions, each identified by its cause; every eviction is reported exactly once.
 
-    The evictions of a decision are submitted when all of its nominations have been written, or refused for good.
-    A crash before that moves nobody; a crash after it leaves the promise in the API, where the next start finds it.
+    The evictions of a decision are submitted when all its nominations are written or definitely rejected. A crash
+    before that evicts no pod; after a crash later, the next start finds the nominations in the API.
 
-    Nobody is evicted for a preemptor that is gone or needs the room no more (`release`): what has not been posted
-    is called off, for all preemptors of the decision, because a gang moves as one. A preemptor that a later
-    decision promises other room is no reason to stop: that decision counts on what the earlier one frees.
-    `guard` is asked before each try of an eviction.
+    If a preemptor is deleted or needs the room no more (`release`), evictions that are not posted yet are called
+    off for all preemptors of the decision, because a gang moves as one. A later decision that nominates other nodes
+    for a preemptor does not call them off: it uses the room that the earlier one frees. `guard` is called before
+    each attempt of an eviction.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Disruptions:
         self._by_preemptor: dict[str, _Disruption] = {}
 
     def __len__(self) -> int:
-        """Decisions under way."""
+        """Return the number of unfinished decisions."""
         return len(self._by_cause)
 
     def submit(self, nominations: Sequence[Nominate], evictions: Iterable[Evict]) -> None:
-        """What one plan decided. A nomination without a node takes a promise back; the last one of a pod counts."""
+        """Submit the decisions of a plan. No node withdraws a nomination; the last one of a pod counts."""
         fresh: dict[str, None] = {}
         for nomination in nominations:
             if not nomination.node and nomination.successor and nomination.uid in self._by_preemptor:
@@ -90,12 +90,12 @@ class Disruptions:
                 self._go_on(self._by_cause[cause])
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Release a deleted pod and forget its evictions."""
         self.release(uid)
         self._evictor.forget(uid)
 
     def release(self, uid: str) -> None:
-        """A pod is gone, or needs no room any more."""
+        """Call off the evictions for a pod that is deleted or needs the room no more."""
         disruption = self._by_preemptor.get(uid)
         if disruption is None:
             return
@@ -107,7 +107,7 @@ class Disruptions:
         waiting, disruption.waiting = disruption.waiting, []
         self._close(disruption)
         for evict in waiting:
-            self._report(EvictResult(evict, EvictionOutcome.CALLED_OFF, "nobody needs the room any more"))
+            self._report(EvictResult(evict, EvictionOutcome.CALLED_OFF, "no pod needs the room any more"))
 
     def _of(self, cause: str) -> _Disruption:
         disruption = self._by_cause.get(cause)
@@ -117,7 +117,7 @@ class Disruptions:
         return disruption
 
     def _engage(self, nomination: Nominate) -> None:
-        """Makes a pod a preemptor of a decision, which takes over the decisions that were made for it before."""
+        """Make a pod a preemptor of a decision; earlier decisions for the pod are merged into this one."""
         disruption, earlier = self._of(nomination.cause), self._by_preemptor.get(nomination.uid)
         if earlier is not None and earlier is not disruption:
             self._merge(earlier, disruption)
@@ -126,7 +126,7 @@ class Disruptions:
         self._by_preemptor[nomination.uid] = disruption
 
     def _inherit(self, nomination: Nominate) -> None:
-        """What was to go for a pod goes for another decision now; the pod is no preemptor any more."""
+        """Move the evictions for a pod to the successor of its decision; the pod is no preemptor any more."""
         successor, earlier = self._of(nomination.successor), self._by_preemptor[nomination.uid]
         if earlier is not successor:
             self._merge(earlier, successor)
@@ -174,7 +174,7 @@ class Disruptions:
         self._report(result)
 
     def _close(self, disruption: _Disruption) -> None:
-        """Forgets a decision that is through."""
+        """Forget a finished decision."""
         if disruption.open or disruption.waiting:
             return
         for cause in disruption.causes:

@@ -1,4 +1,4 @@
-"""Calls that are made until somebody answers."""
+"""Calls to the API that are repeated until the server answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from phalanx.kube.retry import Backoff
 
 T = TypeVar("T")
 
-# What a server that is busy or comes up again answers.
+# Status codes of an overloaded or starting server.
 _PASSING = (429, 500, 502, 503, 504)
 
 
 async def persist(call: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[object]]) -> T:
-    """What the call answers: a refusal that will not pass is raised (ApiError), everything else asked again.
+    """Return the result of the call. Repeat it after transient errors; raise ApiError for a definite rejection.
 
-    Only for reads, and for writes that carry the revision that they are about: those take effect once.
+    Use it only for reads, and for writes with a resourceVersion, which take effect once.
     """
     backoff = Backoff(base=0.1, cap=5.0)
     while True:

@@ -1,4 +1,4 @@
-"""What comes before bindings: volumes and devices that are assigned first, for a whole gang or not at all."""
+"""Preparations of bindings: volumes and devices are assigned first, for a whole gang or not at all."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from phalanx.model.preparations import Preparation
 
 log = logging.getLogger(__name__)
 
-# How long all preparations of a decision may take together, in seconds (kube-scheduler's bindTimeoutSeconds).
+# Time limit of all preparations of a decision, in seconds (kube-scheduler's bindTimeoutSeconds).
 TIMEOUT = 600.0
-# Meanwhile the guard is asked again in this interval: a node may go, and so may a pod (seconds).
+# Seconds between two calls of the guard: a node or pod can be deleted during the preparations.
 _ROUNDS = 2.0
 
 
 class PreparationError(Exception):
-    """The preparation cannot be carried out (any more); the text says why, for people."""
+    """Failure of a preparation; the text is the reason for users."""
 
 
 class Handler(Protocol):
-    """Carries out one kind of preparation, and takes it back."""
+    """Executor of one kind of preparation."""
 
     async def prepare(self, bind: Bind, preparation: Preparation) -> None:
-        """Returns when it has been carried out and the API shows it. May be told of the same again, also after a
-        restart. Raises PreparationError; waits for a server that cannot be reached."""
+        """Execute the preparation and wait until the API shows it. Idempotent, also after a restart. Wait for an
+        unreachable server; raise PreparationError."""
         ...
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
-        """The pod is not bound after all: takes back what nobody else has come to count on."""
+        """Undo the preparation of a pod that is not bound, except for the parts that other pods use."""
         ...
 
 
 class Preparations:
-    """Stands before the binder: a decision's bindings are posted when all of its preparations are done.
+    """Stage before the binder: the bindings of a decision are posted when all its preparations are complete.
 
-    If one of them fails, or takes longer than `timeout` seconds, none of the decision's pods is bound; what was
-    prepared is taken back, also when a binding is refused later. The guard is asked in between as well. Every
-    binding is reported exactly once.
+    If a preparation fails, or takes longer than `timeout` seconds, no pod of the decision is bound, and completed
+    preparations are undone; so they are if a binding is rejected later. The guard is also called during the
+    preparations. Every binding is reported exactly once.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Preparations:
 
     @property
     def in_flight(self) -> int:
-        """Decisions under preparation, and bindings under way."""
+        """Number of decisions under preparation and bindings in flight."""
         return len(self._tasks) + self._binder.in_flight
 
     def submit(self, binds: Iterable[Bind], guard: Guard = no_objection) -> None:
@@ -79,7 +79,7 @@ class Preparations:
         self._binder.submit(at_once, guard)
 
     def stop(self) -> None:
-        """Ends preparations under way as a crash would: the next start goes on from what the API holds."""
+        """Cancel all preparations, as a crash would: the next start continues from the state of the API."""
         for task in self._tasks:
             task.cancel()
 
@@ -92,7 +92,7 @@ class Preparations:
         self._binder.submit(binds, guard)
 
     async def _failure(self, binds: Sequence[Bind], guard: Guard) -> str:
-        """Carries out all preparations; why that is impossible, "" once they are done."""
+        """Execute all preparations. Return the reason of a failure, or ""."""
         try:
             async with asyncio.timeout(self._timeout), asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._watch(binds, guard))
@@ -115,7 +115,7 @@ class Preparations:
         return ""
 
     async def _watch(self, binds: Sequence[Bind], guard: Guard) -> None:
-        """Ends preparations that nobody waits for any more."""
+        """Cancel the preparations once the guard objects to a binding."""
         while True:
             await asyncio.sleep(self._rounds)
             for bind in binds:
@@ -134,7 +134,7 @@ class Preparations:
             try:
                 await self._handler(preparation).undo(bind, preparation)
             except Exception as error:
-                log.warning("taking back what was prepared for %s/%s: %s", bind.namespace, bind.name, error)
+                log.warning("undoing the preparation of %s/%s: %s", bind.namespace, bind.name, error)
 
     def _answered(self, result: BindResult) -> None:
         bind = self._prepared.pop(result.bind.uid, None)

@@ -1,8 +1,8 @@
-"""Volumes before pods: claims are given their volumes, or have them provisioned, and are waited for.
+"""Volume binding before pod binding: claims get existing or provisioned volumes.
 
-As kube-scheduler 1.36 does it (volumebinding/binder.go): a chosen volume gets a `claimRef`, a claim that is to be
-provisioned gets the annotation `volume.kubernetes.io/selected-node`; the volume controllers do the rest. A
-provisioner that removes the annotation says that it cannot.
+As in kube-scheduler 1.36 (volumebinding/binder.go): a selected volume gets a `claimRef`, a claim to be provisioned
+gets the annotation `volume.kubernetes.io/selected-node`; the volume controllers do the rest. A provisioner that
+removes the annotation has rejected the node.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
-# Claims are looked at in these intervals, the last one for ever (seconds).
+# Intervals between reads of claims; the last one repeats (seconds).
 _LOOKS = (0.1, 0.2, 0.4, 0.8, 1.0)
 _NOT_FOUND, _CONFLICT = 404, 409
-# What a server that is busy or comes up again answers.
+# Status codes of an overloaded or starting server.
 _PASSING = (429, 500, 502, 503, 504)
 
 T = TypeVar("T")
@@ -53,10 +53,10 @@ class VolumeClient(Protocol):
 
 
 class VolumeBinding:
-    """Carries out `BindClaim`. Everything that it has done is found in the API again, so a restart goes on there.
+    """Executor of `BindClaim`. All its state is in the API, so a restart continues from there.
 
-    Claims under way in one namespace are looked at together. `rejected(storage class, node, bytes)` learns
-    what a provisioner could not do. `pause` waits for some seconds.
+    Claims of one namespace are read together. `rejected(storage class, node, bytes)` is called when a provisioner
+    rejects a node. `pause` waits for some seconds.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class VolumeBinding:
         await self._check_reach(preparation, claim)
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
-        """A claim that waits to be provisioned may go elsewhere with its pod. A volume that is reserved for a claim
-        stays so: the volume controller may have bound it already."""
+        """Remove the selected node of a claim that is not provisioned yet, so that its pod can use another node. A
+        reserved volume stays reserved: the volume controller may have bound it already."""
         assert isinstance(preparation, BindClaim)
         if preparation.volume:
             return
@@ -101,7 +101,7 @@ class VolumeBinding:
     # writes
 
     async def _reserve(self, wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any]) -> int:
-        """Writes whose the volume is, once; 0, for the claim itself is not written."""
+        """Write the claimRef of the volume. Return 0, because the claim is not written."""
         path = VOLUMES.path(name=wanted.volume)
         while True:
             found = await self._document(path)
@@ -129,7 +129,7 @@ class VolumeBinding:
                 return 0
 
     async def _select(self, wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any]) -> int:
-        """Writes where the claim is to be provisioned; the revision from which on it says so."""
+        """Write the selected node of the claim. Return the revision of the written claim."""
         while claim.node != wanted.node:
             if claim.node:
                 raise PreparationError(
@@ -152,7 +152,7 @@ class VolumeBinding:
         return await self._patch(CLAIMS.path(wanted.namespace, wanted.name), {"metadata": metadata})
 
     async def _patch(self, path: str, patch: Mapping[str, Any]) -> Any:
-        """The object as it is now; None where somebody else was faster."""
+        """Patch an object and return it; None after a conflict with another writer."""
         try:
             return await persist(lambda: self._client.patch(path, patch, PatchType.MERGE), self._pause)
         except ApiError as error:
@@ -163,7 +163,7 @@ class VolumeBinding:
     # reads
 
     async def _document(self, path: str) -> Any:
-        """An object as the API holds it; None where there is none."""
+        """Return an object of the API; None if it does not exist."""
         try:
             return await persist(lambda: self._client.get(path), self._pause)
         except ApiError as error:
@@ -172,7 +172,7 @@ class VolumeBinding:
             raise PreparationError(f"{path}: {error}") from error
 
     async def _bound(self, wanted: BindClaim, uid: str, since: int) -> VolumeClaimObject:
-        """The claim once it is bound. What is older than revision `since` says nothing."""
+        """Wait until the claim is bound and return it. Reads older than revision `since` are ignored."""
         while True:
             document = await self._next_look(wanted)
             if document is not None and _revision(document) < since:
@@ -190,7 +190,7 @@ class VolumeBinding:
                     raise PreparationError(f'ClaimRef got reset for pv "{wanted.volume}"')
 
     async def _check_reach(self, wanted: BindClaim, claim: VolumeClaimObject) -> None:
-        """A provisioner may have put the volume where the node cannot reach it."""
+        """Raise PreparationError if the node cannot reach the provisioned volume."""
         found = await self._document(VOLUMES.path(name=claim.volume))
         if found is None:
             raise PreparationError(f'pv "{claim.volume}" of persistentvolumeclaim "{claim.name}" does not exist')
@@ -204,7 +204,7 @@ class VolumeBinding:
             raise PreparationError(f'pv "{claim.volume}" node affinity doesn\'t match node "{wanted.node}"')
 
     def _next_look(self, wanted: BindClaim) -> asyncio.Future[Mapping[str, Any] | None]:
-        """The claim at the next look at its namespace."""
+        """Return the claim as of the next read of its namespace."""
         here = self._waiting.setdefault(wanted.namespace, {})
         answer = here.get(wanted.name)
         if answer is None or answer.done():
@@ -214,7 +214,7 @@ class VolumeBinding:
         return answer
 
     async def _look(self, namespace: str) -> None:
-        """Reads the claims of a namespace again and again as long as somebody waits for one of them."""
+        """Read the claims of a namespace repeatedly while a preparation waits for one of them."""
         here, looks = self._waiting[namespace], 0
         try:
             while here:
@@ -237,13 +237,13 @@ class VolumeBinding:
                 for name, answer in waiting.items():
                     if not answer.done():
                         answer.set_result(found.get(name))
-                await asyncio.sleep(0)  # whoever still waits asks again
+                await asyncio.sleep(0)  # unfinished preparations register again
         finally:
             del self._lookers[namespace]
 
 
 def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = "") -> VolumeClaimObject:
-    """The claim, if it can still be bound for its pod. `uid` is that of the one that was prepared."""
+    """Return the claim if it can be bound for its pod; raise PreparationError. `uid` is the prepared claim's."""
     if document is None:
         raise PreparationError(f'persistentvolumeclaim "{wanted.name}" not found')
     claim = read_claim(document)
@@ -259,7 +259,7 @@ def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = ""
 
 
 def _free(wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any] | None) -> StoredVolume:
-    """The volume that was chosen, if it is free or the claim's already."""
+    """Return the selected volume if it is free or reserved for the claim; raise PreparationError."""
     if document is None:
         raise PreparationError(f'persistentvolume "{wanted.volume}" not found')
     volume = read_volume(document)

@@ -78,7 +78,7 @@ class WritePool:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Number of queued, running and paused jobs."""
+        """Return the number of queued, running and paused jobs."""
         return len(self._heap) + self._running + len(self._paused)
 
     def waiting(self) -> dict[Urgency, int]:

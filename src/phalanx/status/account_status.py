@@ -85,7 +85,7 @@ class AccountStatuses:
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        """Number of compared accounts."""
+        """Return the number of compared accounts."""
         return len(self._compared)
 
     def touch(self) -> None:

@@ -171,5 +171,5 @@ def object_reference(ref: GroupRef) -> ObjectReference:
 
 
 def pod_reference(pod: Pod | Bind | Evict) -> ObjectReference:
-    """The pod itself, or the one that a decision is about."""
+    """Return the pod itself, or the pod of a decision."""
     return ObjectReference("Pod", pod.name, pod.namespace, pod.uid, "v1")

@@ -58,7 +58,7 @@ class EvictionEvents:
         self._decisions: dict[str, _Decision] = {}
 
     def __len__(self) -> int:
-        """Number of decisions with unanswered evictions."""
+        """Return the number of decisions with unanswered evictions."""
         return len(self._decisions)
 
     def evictions_decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:

@@ -84,7 +84,7 @@ class GroupStatuses:
         self._groups: dict[GangKey, _Group] = {}
 
     def __len__(self) -> int:
-        """Number of gangs with state."""
+        """Return the number of gangs with state."""
         return len(self._groups)
 
     def touch(self, key: GangKey) -> None:

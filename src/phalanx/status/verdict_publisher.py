@@ -99,7 +99,7 @@ class VerdictPublisher:
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        """Number of gangs and pods with a verdict."""
+        """Return the number of gangs and pods with a verdict."""
         return len(self._gangs) + len(self._pods)
 
     def gang_decided(self, key: GangKey, verdict: Verdict | None) -> None:

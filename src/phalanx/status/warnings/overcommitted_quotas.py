@@ -1,4 +1,4 @@
-"""Whether quotas promise more than there is."""
+"""Warnings about quotas whose guaranteed amounts exceed the nodes or their parent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ CHILDREN = "ChildrenMinExceedsMin"
 
 
 class OvercommittedQuotas:
-    """Tells, once per change, that the minima of all ElasticQuotas together (or the root of a quota tree), or the
-    guarantees of all queues together, exceed what the nodes offer, or those of children what is above them has:
-    then not everybody can have his at once. (In a tree of ACK's that is one object, which is told by its reader.)
+    """Warnings, once per change, about guaranteed amounts that cannot be met at the same time.
 
-    The youngest of those that name such a resource is told, which is mostly the one that went too far; nothing is
-    scaled.
+    Compared are the minima of all ElasticQuotas (or of the root of a quota tree) and the guarantees of all queues
+    with the nodes, and those of children with their parent. (The reader of an ACK tree warns about its object.) The
+    warning is recorded on the youngest account that names the resource, usually the cause; amounts are not scaled.
     """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
@@ -32,7 +31,7 @@ class OvercommittedQuotas:
         self._told: dict[Tree | AccountKey, tuple[str, frozenset[str]]] = {}
 
     def warn_of_changes(self) -> None:
-        """Compares anew if anything may have changed; the ledger must be settled."""
+        """Compare the sums again if accounts or nodes changed; the ledger must be settled."""
         version = self._state.ledger.shape_version
         if version == self._looked:
             return
@@ -121,7 +120,7 @@ class OvercommittedQuotas:
 
 
 def _promised(spec: Account) -> Limits:
-    """What is to be there for the account whenever it wants it."""
+    """Return the guaranteed amounts of the account."""
     if spec.key.tree is Tree.QUEUE:
         return spec.guarantee
     return spec.deserved or ()

@@ -1,4 +1,4 @@
-"""ElasticQuotas that allow more than the ResourceQuotas of their namespace let anybody create (KEP 9)."""
+"""Warnings about ElasticQuotas above the ResourceQuotas of their namespace (KEP 9)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ CODE = "QuotaExceedsResourceQuota"
 
 
 class QuotasAboveHard:
-    """Tells, once per change, an ElasticQuota whose min or max is above what a ResourceQuota of its namespace has
-    as hard: the rest can never be used. A max that is not stated is no claim to anything."""
+    """Warnings, once per change, about ElasticQuotas whose min or max exceeds a ResourceQuota of their namespace.
+
+    The rest of such an amount can never be used. A missing max is ignored.
+    """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
         self._state = state
@@ -21,7 +23,7 @@ class QuotasAboveHard:
         self._told: dict[str, str] = {}
 
     def warn_of_changes(self) -> None:
-        """Compares anew; costs nothing where there are no ResourceQuotas."""
+        """Compare all ElasticQuotas again; without ResourceQuotas this is free."""
         if not self._state.resource_quotas:
             self._told.clear()
             return
@@ -41,7 +43,7 @@ class QuotasAboveHard:
         self._told = found
 
     def _above(self, spec: Account, namespace: str) -> list[str]:
-        """A phrase for each resource, about max before min."""
+        """Return one phrase per resource, max before min."""
         phrases: list[str] = []
         hard = self._hard(namespace)
         stated = [("min", name, amount) for name, amount in spec.deserved or ()]
@@ -52,12 +54,12 @@ class QuotasAboveHard:
                 least, quota = hard[name]
                 phrases.append(
                     f"spec.{field} is {name} {format_quantity(amount, name)}, but ResourceQuota "
-                    f"{namespace}/{quota} lets no more than {format_quantity(least, name)} be created"
+                    f"{namespace}/{quota} allows at most {format_quantity(least, name)}"
                 )
         return phrases
 
     def _hard(self, namespace: str) -> dict[str, tuple[int, str]]:
-        """By resource: the lowest hard among the quotas that count every pod, and whose it is."""
+        """Return the lowest hard limit and its quota by resource, over the quotas that count every pod."""
         found: dict[str, tuple[int, str]] = {}
         for quota in self._state.resource_quotas.get(namespace, {}).values():
             for key, amount in quota.hard if not quota.scoped else ():
