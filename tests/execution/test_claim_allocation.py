@@ -246,7 +246,7 @@ async def test_claim_that_lost_its_devices_rejects_the_pod() -> None:
 
 async def test_257th_consumer_of_a_claim_is_rejected() -> None:
     api = Api(allocation=ALLOCATION, reservedFor=[consumer(f"o{number}") for number in range(256)])
-    with pytest.raises(PreparationError, match="as many consumers as it may have"):
+    with pytest.raises(PreparationError, match="the maximum number of consumers"):
         await api.handler.prepare(BIND, wanted(allocation=""))
 
 
