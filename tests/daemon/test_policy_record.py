@@ -153,11 +153,11 @@ async def test_where_no_scheduler_has_run_it_is_the_built_in_one() -> None:
 async def test_command_that_cannot_read_or_use_the_record_warns() -> None:
     api = kept(OTHER)
     api.refuse = lambda call: status(403, "Forbidden")
-    assert "give --config" in (await found(api)).warning
+    assert "use --config" in (await found(api)).warning
     for text in ("actions: [", "actions: fly", "tiers: [{plugins: [{name: ours-alone}]}]"):
         told = await found(kept(text))
         assert told.text == DEFAULT_POLICY
-        assert "give --config" in told.warning
+        assert "use --config" in told.warning
         assert NAME in told.warning
 
 
@@ -195,13 +195,13 @@ async def test_scheduler_names_default_without_a_record(tmp_path: Path) -> None:
     api.refuse = lambda call: status(403, "Forbidden")
     told = await found(api)
     assert told.scheduler_names == ("phalanx",)
-    assert "give --scheduler-name" in told.warning
+    assert "use --scheduler-name" in told.warning
     assert "--scheduler-name" not in (await found(api, names=("phalanx",))).warning
     file = tmp_path / "policy.yaml"
     file.write_text(OTHER)
     with_file = await found(api, str(file))
     assert (with_file.text, with_file.scheduler_names) == (OTHER, ("phalanx",))
-    assert "give --scheduler-name" in with_file.warning
+    assert "use --scheduler-name" in with_file.warning
     assert (await found(api, str(file), ("phalanx",))).warning == ""
 
 

@@ -33,13 +33,13 @@ async def test_a_spent_budget_stays_spent_over_a_restart(world: World) -> None:
     await asyncio.sleep(1)
     await world.delete(PODS, "burner")
     await world.pod("late", annotations={QUEUE_NAME: name})
-    await world.until_event("FailedScheduling", "late", "has spent its budget")
+    await world.until_event("FailedScheduling", "late", "of its budget for")
     await first.stop()
     (stored,) = [item for item in await world.list(CONFIG_MAPS) if item["metadata"]["name"] == "phalanx-usage-0"]
     assert name in stored["data"]["usage.json"]
     second = await world.scheduler(lease_namespace=world.namespace)
     await world.pod("later", annotations={QUEUE_NAME: name})
-    await world.until_event("FailedScheduling", "later", "has spent its budget")
+    await world.until_event("FailedScheduling", "later", "of its budget for")
     await world.settled(second, quiet=0.5)
     await second.stop()
     assert [write for write in second.wire.writes if "configmaps" in write] == []

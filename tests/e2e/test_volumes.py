@@ -73,7 +73,7 @@ async def test_free_volumes_are_shared_out_among_a_gang(world: World) -> None:
         for at in range(4):
             await storage.claim(f"data-{at}", "local")
             await world.pod(f"w-{at}", labels=labelled(4), volumes=uses(f"data-{at}"))
-        words = "3 of the 4 members.*didn't find available persistent volumes to bind"
+        words = "3 of the 4 required pods.*didn't find available persistent volumes to bind"
         await world.until_held("w-0", "w-1", "w-2", "w-3", words=words)
         assert not any(item["spec"].get("volumeName") for item in (await storage.claims()).values())
         await storage.volume("big", "local", nodes=["n1"], size="2Gi")
