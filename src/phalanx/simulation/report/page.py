@@ -19,10 +19,11 @@ from phalanx.simulation.metrics import (
 )
 from phalanx.simulation.report.charts import Points, lines, spreads
 from phalanx.simulation.report.grids import gantt, heat_map
+from phalanx.simulation.report.metric_words import METRICS, number, shown_cell
 from phalanx.simulation.report.promises import promise_section
-from phalanx.simulation.report.text import HEADLINES, cell, number
 from phalanx.simulation.runs import NamedPolicy, RunResult
 from phalanx.simulation.timeline import TimelineSample
+from phalanx.simulation.workloads.changes import InputChange
 
 _WORST = 20
 # Charts of more queues than this are unreadable.
@@ -45,7 +46,12 @@ svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--soft)}.grid{stroke
 """
 
 
-def page(summary: Mapping[str, Any], runs: Sequence[RunResult], texts: Sequence[NamedPolicy]) -> str:
+def page(
+    summary: Mapping[str, Any],
+    runs: Sequence[RunResult],
+    texts: Sequence[NamedPolicy],
+    changes: Sequence[InputChange],
+) -> str:
     """Return the page. Charts show the first seed of each policy, tables the mean over all seeds with intervals."""
     policies: list[str] = summary["policies"]
     first = [next(run for run in runs if run.policy == policy) for policy in policies]
@@ -108,12 +114,14 @@ def _headlines(summary: Mapping[str, Any]) -> str:
     head = "".join(f"<th>{escape(policy)}</th>" for policy in policies)
     head += "".join(f"<th>{escape(policy)} − {escape(policies[0])}</th>" for policy in policies[1:])
     rows = []
-    for name in HEADLINES:
-        entry = summary["comparison"].get(name)
+    for metric in METRICS:
+        entry = summary["comparison"].get(metric.key)
         if entry:
-            cells = [cell(entry.get(policy)) for policy in policies]
-            cells += [cell((entry.get(policy) or {}).get("difference")) for policy in policies[1:]]
-            rows.append(f"<tr><th>{name}</th>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>\n")
+            cells = [shown_cell(metric, entry.get(policy)) for policy in policies]
+            cells += [shown_cell(metric, (entry.get(policy) or {}).get("difference")) for policy in policies[1:]]
+            rows.append(
+                f"<tr><th>{metric.words}</th>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>\n"
+            )
     note = "± is half the width of the 95 % interval over the seeds; differences are between runs of one seed."
     return (
         f"<table><thead><tr><th></th>{head}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table>"
@@ -182,8 +190,7 @@ def _shares(run: RunResult) -> str:
 def _heat_map(run: RunResult) -> str:
     waits_of: dict[tuple[str, str], list[int]] = {}
     for job in run.jobs:
-        if job.start is not None:
-            waits_of.setdefault((limit_class(job), width_class(job)), []).append(job.wait(run.end))
+        waits_of.setdefault((limit_class(job), width_class(job)), []).append(job.wait(run.end))
     names = [name for name, _ in LIMITS] + [LONGER, NO_LIMIT]
     rows = [name for name in names if any(row == name for row, _ in waits_of)]
     columns = sorted({column for _, column in waits_of}, key=lambda width: int(width.split("-")[-1]))

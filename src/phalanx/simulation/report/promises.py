@@ -9,7 +9,7 @@ from typing import Any
 
 from phalanx.simulation.report.charts import lines
 from phalanx.simulation.report.grids import histogram
-from phalanx.simulation.report.text import cell
+from phalanx.simulation.report.metric_words import shown_cell, words_of
 from phalanx.simulation.runs import RunResult
 
 _METRICS = (
@@ -29,8 +29,11 @@ def promise_section(summary: Mapping[str, Any], runs: Sequence[RunResult]) -> li
         return []
     head = "".join(f"<th>{escape(policy)}</th>" for policy in summary["policies"])
     rows = "".join(
-        f"<tr><th>{name}</th>"
-        + "".join(f"<td>{cell(summary['comparison'][name].get(policy))}</td>" for policy in summary["policies"])
+        f"<tr><th>{words_of(name).words}</th>"
+        + "".join(
+            f"<td>{shown_cell(words_of(name), summary['comparison'][name].get(policy))}</td>"
+            for policy in summary["policies"]
+        )
         + "</tr>\n"
         for name in _METRICS
     )
