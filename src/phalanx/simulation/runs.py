@@ -71,7 +71,9 @@ class Speed(msgspec.Struct, frozen=True):
 
 class RunResult(msgspec.Struct):
     """Result of one run. `start` and `end` are seconds since the epoch; `failures` are scheduler exceptions.
-    `lower_bounds` are the names of the metrics that would grow if the run went on: jobs wait or run at its end."""
+    `unit` is the amount of the most important resource that reports show as 1. `lower_bounds` are the names of the
+    metrics that would grow if the run went on: jobs wait or run at its end.
+    """
 
     policy: str
     seed: int
@@ -85,6 +87,7 @@ class RunResult(msgspec.Struct):
     samples: list[TimelineSample]
     gantt: GanttHour
     speed: Speed
+    unit: int = 1
     failures: list[str] = []
     lower_bounds: list[str] = []
 
@@ -165,6 +168,7 @@ def simulate(
         timeline.samples,
         gantt,
         Speed(world.pod_events, world.cycles, world.binds + world.evictions),
+        _UNIT.get(main, 1),
         world.failures[:20],
         lower_bounds(measured, world.now),
     )

@@ -66,7 +66,9 @@ def write_report(inputs: Inputs, results: Sequence[tuple[RunResult, float]], fol
 def changes_of(inputs: Inputs) -> list[InputChange]:
     """Return the lines of the workload files that are not simulated as written."""
     experiment = inputs.experiment
-    return [change for workload in experiment.workloads for change in workload.changes(experiment.cluster)]
+    changes = [change for workload in experiment.workloads for change in workload.changes(experiment.cluster)]
+    # Without the folder, so that reports do not depend on the machine.
+    return [msgspec.structs.replace(change, file=Path(change.file).name) for change in changes]
 
 
 def summary_of(inputs: Inputs, runs: Sequence[RunResult], changes: Sequence[InputChange]) -> dict[str, object]:

@@ -32,12 +32,15 @@ class Better(enum.Enum):
 
 
 class MetricWords(msgspec.Struct, frozen=True):
-    """One metric: its key in summary.json, its name in words, its unit, and its better direction."""
+    """One metric: its key in summary.json, its name in words, its unit, and its better direction.
+
+    `of_promises` metrics have no meaning without promised starts."""
 
     key: str
     words: str
     unit: MetricUnit = MetricUnit.COUNT
     better: Better = Better.NEITHER
+    of_promises: bool = False
 
 
 _LESS, _MORE = Better.LESS, Better.MORE
@@ -72,20 +75,36 @@ METRICS = (
     MetricWords("pods_lost_with_nodes", "Pods lost with their nodes"),
     MetricWords("pods_failed", "Failed pods"),
     MetricWords("moves", "Pods moved by defragmentation"),
-    MetricWords("goodput", "Part of the run time whose work counted", MetricUnit.PART, _MORE),
-    MetricWords("wasted_pod_hours", "Lost run time of pods", MetricUnit.HOURS, _LESS),
-    MetricWords("promises", "Promised starts"),
-    MetricWords("broken_promises", "Promised starts broken without a named cause", better=_LESS),
-    MetricWords("slipped_promises", "Promised starts moved back for a named cause", better=_LESS),
-    MetricWords("promises_kept_ratio", "Starts not later than first promised", MetricUnit.PART, _MORE),
-    MetricWords("mean_lateness_seconds", "Delay after the promised start, mean", MetricUnit.SECONDS, _LESS),
-    MetricWords("max_lateness_seconds", "Delay after the promised start, longest", MetricUnit.SECONDS, _LESS),
-    MetricWords("mean_earliness_seconds", "Start before the promised start, mean", MetricUnit.SECONDS),
-    MetricWords("reserved_idle_gpu_hours", "Idle GPUs of reserved nodes", MetricUnit.HOURS, _LESS),
-    MetricWords("reserved_idle_cpu_hours", "Idle CPUs of reserved nodes", MetricUnit.HOURS, _LESS),
-    MetricWords("coverage_p50", "Starts not later than the 50 % forecast", MetricUnit.PART),
-    MetricWords("coverage_p80", "Starts not later than the 80 % forecast", MetricUnit.PART),
-    MetricWords("coverage_p90", "Starts not later than the 90 % forecast", MetricUnit.PART),
+    MetricWords("goodput", "Part of the pod-hours whose work counted", MetricUnit.PART, _MORE),
+    MetricWords("wasted_pod_hours", "Pod-hours lost", MetricUnit.NUMBER, _LESS),
+    MetricWords("promises", "Promised starts", of_promises=True),
+    MetricWords("broken_promises", "Promised starts broken without a named cause", better=_LESS, of_promises=True),
+    MetricWords("slipped_promises", "Promised starts moved back for a named cause", better=_LESS, of_promises=True),
+    MetricWords(
+        "promises_kept_ratio", "Starts not later than first promised", MetricUnit.PART, _MORE, of_promises=True
+    ),
+    MetricWords(
+        "mean_lateness_seconds", "Delay after the promised start, mean", MetricUnit.SECONDS, _LESS, of_promises=True
+    ),
+    MetricWords(
+        "max_lateness_seconds",
+        "Delay after the promised start, longest",
+        MetricUnit.SECONDS,
+        _LESS,
+        of_promises=True,
+    ),
+    MetricWords(
+        "mean_earliness_seconds", "Start before the promised start, mean", MetricUnit.SECONDS, of_promises=True
+    ),
+    MetricWords(
+        "reserved_idle_gpu_hours", "Idle GPUs of reserved nodes", MetricUnit.HOURS, _LESS, of_promises=True
+    ),
+    MetricWords(
+        "reserved_idle_cpu_hours", "Idle CPUs of reserved nodes", MetricUnit.HOURS, _LESS, of_promises=True
+    ),
+    MetricWords("coverage_p50", "Starts not later than the 50 % forecast", MetricUnit.PART, of_promises=True),
+    MetricWords("coverage_p80", "Starts not later than the 80 % forecast", MetricUnit.PART, of_promises=True),
+    MetricWords("coverage_p90", "Starts not later than the 90 % forecast", MetricUnit.PART, of_promises=True),
     *(
         MetricWords(
             f"allocation_at_load_{load}",
@@ -98,7 +117,22 @@ METRICS = (
     MetricWords("cycles", "Scheduling cycles"),
     MetricWords("decisions", "Bindings and evictions"),
 )
+# Their zero means that the feature is not used.
+_ONLY_IF_ANY = ("jobs_withdrawn", "reserved_idle_gpu_hours", "reserved_idle_cpu_hours", "fragmentation")
 _BY_KEY = {metric.key: metric for metric in METRICS}
+
+
+def shown_metrics(comparison: Mapping[str, Any]) -> list[MetricWords]:
+    """Return the metrics that a table shows: not those of promises without a promised start, and not those that are
+    zero under every policy unless the zero is a result."""
+    promises = any(entry["mean"] for entry in comparison["promises"].values())
+    shown = []
+    for metric in METRICS:
+        values = [entry["mean"] for entry in comparison.get(metric.key, {}).values()]
+        is_result = metric.better is not Better.NEITHER and metric.key not in _ONLY_IF_ANY
+        if values and (any(values) or is_result) and (promises or not metric.of_promises):
+            shown.append(metric)
+    return shown
 
 
 def words_of(key: str) -> MetricWords:
@@ -116,6 +150,8 @@ def shown_value(value: float, unit: MetricUnit, *, signed: bool = False) -> str:
             text = f"{number(round(100 * size, 1))} %"
         case MetricUnit.HOURS:
             text = f"{number(round(size, 1))} h"
+        case MetricUnit.COUNT:
+            text = number(round(size, 1))
         case _:
             text = number(size)
     return sign + text

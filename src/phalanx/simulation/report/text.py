@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phalanx.simulation.report.metric_words import METRICS, shown_cell
+from phalanx.simulation.report.metric_words import shown_cell, shown_metrics
 from phalanx.simulation.report.never_started import never_started_rows
 from phalanx.simulation.runs import RunResult
 
 # Shown on the page only.
-_PAGE_ONLY = ("final_gpu_allocation_ratio", "pods_lost_with_nodes", "coverage_p50", "coverage_p80", "coverage_p90")
+_PAGE_ONLY = (
+    "never_started",
+    "final_gpu_allocation_ratio",
+    "pods_lost_with_nodes",
+    "coverage_p50",
+    "coverage_p80",
+    "coverage_p90",
+)
 _BOUND_NOTE = "≥: at least this much, because jobs had not started or not ended at the end of the simulation."
 
 
@@ -20,9 +27,9 @@ def table_lines(summary: Mapping[str, Any]) -> list[str]:
     The values are means over the seeds, with half the interval's width."""
     policies: list[str] = summary["policies"]
     rows = [["METRIC", *(policy.upper() for policy in policies)]]
-    for metric in METRICS[1:]:
-        entry = summary["comparison"].get(metric.key)
-        if entry and metric.key not in _PAGE_ONLY:
+    for metric in shown_metrics(summary["comparison"]):
+        if metric.key not in _PAGE_ONLY:
+            entry = summary["comparison"][metric.key]
             rows.append([metric.words, *(shown_cell(metric, entry.get(policy)) for policy in policies)])
     bounded = any("≥" in text for row in rows for text in row)
     return [*_aligned(never_started_rows(summary)), "", *_aligned(rows), *([_BOUND_NOTE] if bounded else [])]
