@@ -222,4 +222,4 @@ async def test_page_follows_a_changed_policy_of_the_scheduler_under_its_old_addr
         news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
         await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
         await until(has_rights, "queues with rights")
-    assert "another policy" in errors[0]
+    assert "the scheduler has a new policy" in errors[0]

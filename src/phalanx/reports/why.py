@@ -113,7 +113,7 @@ class WhyReport:
         self._add_evictions(self._conclude(answer, verdict, [pod.uid]), pod.uid)
         if record.gang is not None:
             if answer.reason == AWAITING_ADMISSION:
-                answer.append(admission_holders(self._state.gangs.inqueue, record.gang))
+                answer.append(admission_holders(self._state.gangs, record.gang))
             answer.append(self._lifted_minimum(record.gang))
         return answer
 
@@ -140,7 +140,7 @@ class WhyReport:
             self._describe_without_pending(answer, record)
             self._observed.add_evicted_members(answer, pods)
         if answer.reason == AWAITING_ADMISSION:
-            answer.append(admission_holders(self._state.gangs.inqueue, record))
+            answer.append(admission_holders(self._state.gangs, record))
         prefix_placed_members(answer, self._counts[key])
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.api_groups import NATIVE
@@ -73,7 +73,7 @@ class EvictionEvents:
         for cause, victims in fresh.items():
             first = victims[0]
             preemptor = first.preemptor or "no preemptor"
-            log.info("%s: evict %s for %s: %s", cause or "-", named(victims), preemptor, first.message)
+            log.info("%s: evict %s for %s: %s", cause or "-", self._named(victims), preemptor, first.message)
 
     def eviction_answered(self, result: EvictResult) -> None:
         evict = result.evict
@@ -143,18 +143,25 @@ class EvictionEvents:
         if decision.regarding is not None and decision.victims:
             first = decision.victims[0]
             refused = f"; {decision.refused} not evicted" if decision.refused else ""
-            note = f"evicted {named(decision.victims)}; waiting for them to terminate{refused}"
+            note = f"evicted {self._named(decision.victims)}; waiting for them to terminate{refused}"
             self._recorder.record(decision.regarding, reason="Evicting", action=_ACTIONS[first.reason], note=note)
+
+    def _named(self, victims: Sequence[Evict]) -> str:
+        return victim_names(victims, self._name_of)
+
+    def _name_of(self, key: GangKey) -> str:
+        record = self._state.gangs.get(key)
+        return record.title if record is not None else str(key)
 
     def _source(self, key: GangKey) -> ObjectReference | None:
         record = self._state.gangs.get(key)
         return source_reference(record) if record is not None else None
 
 
-def named(victims: Sequence[Evict]) -> str:
-    """Return `3 pods: 2 of gang a/x, a/y`, with at most five names."""
+def victim_names(victims: Sequence[Evict], name_of: Callable[[GangKey], str]) -> str:
+    """Return `3 pods: 2 of gang a/x, a/y`, with at most five names; `name_of` returns the name of a gang."""
     gangs = Counter(evict.gang for evict in victims if evict.gang is not None)
-    parts = [(f"{count} of gang {key}", count) for key, count in sorted(gangs.items())]
+    parts = [(f"{count} of gang {name_of(key)}", count) for key, count in sorted(gangs.items())]
     parts += [(f"{evict.namespace}/{evict.name}", 1) for evict in victims if evict.gang is None]
     shown, rest = parts[:_NAMED], sum(count for _, count in parts[_NAMED:])
     more = f" and {rest} more" if rest else ""
