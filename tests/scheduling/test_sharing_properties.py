@@ -110,7 +110,8 @@ def test_no_decision_raises_an_account_above_its_limit(seed: int) -> None:
         for _ in range(STEPS):
             script.step()
             # A change of nodes can make pods placeable: from then on, the other queues deserve less.
-            world.scheduler.features.begin(world.scheduler.begin(world.now))
+            scheduler = world.scheduler
+            scheduler.queue.activate(list(scheduler.features.wake(scheduler.begin(world.now))))
             before = excesses(world)
             world.work()
             after = excesses(world)
