@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
@@ -10,6 +11,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.ordering.failures import ask_plugins
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -104,7 +106,8 @@ class UnplaceableUnits(CyclePlugin):
             proofs = [self._is_unplaceable(session, part) for part in parts]
             proved = any(proofs)
         else:
-            proved = is_unplaceable(session, demand)
+            # The eligible nodes are computed by plugins, which can fail.
+            proved = ask_plugins(session, "a proof", partial(is_unplaceable, session, demand), False)
         self._proofs[demand] = proved
         return proved
 

@@ -22,6 +22,9 @@ CLAIMS, TEMPLATES = "resource.k8s.io/resourceclaims", "resource.k8s.io/resourcec
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
+# Storage of the kinds of consumers, by (apiGroup, resource) of an entry in `reservedFor`.
+_CONSUMERS = {("", "pods"): PODS, ("scheduling.k8s.io", "podgroups"): GROUPS}
+
 # A name of 63 characters minus a hyphen and five random characters.
 _MAX_BASE = 57
 
@@ -143,6 +146,8 @@ class ResourceClaimController(Controller):
         obj = record.load()
         status = mapping(obj.get("status"))
         consumers = [mapping(entry) for entry in sequence(status.get("reservedFor"))]
+        if any((text(entry.get("apiGroup")), entry.get("resource")) not in _CONSUMERS for entry in consumers):
+            return  # whether a consumer of another kind has ended is unknown
         alive = [entry for entry in consumers if self._consumes(record.namespace, entry)]
         changed = len(alive) < len(consumers)
         if changed:
@@ -171,7 +176,7 @@ class ResourceClaimController(Controller):
             self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
 
     def _consumes(self, namespace: str, entry: Json) -> bool:
-        storage = GROUPS if entry.get("resource") == "podgroups" else PODS
+        storage = _CONSUMERS[text(entry.get("apiGroup")), text(entry.get("resource"))]
         record = self.current(storage, (namespace, text(entry.get("name"))))
         return (
             record is not None
@@ -183,7 +188,7 @@ class ResourceClaimController(Controller):
         """Return whether the claim was generated for a pod that has ended or is deleted."""
         for reference in map(mapping, sequence(metadata(obj).get("ownerReferences"))):
             if reference.get("controller") is True and reference.get("kind") == "Pod":
-                owner = {"name": reference.get("name"), "uid": reference.get("uid")}
+                owner = {"resource": "pods", "name": reference.get("name"), "uid": reference.get("uid")}
                 return not self._consumes(record.namespace, owner)
         return False
 

@@ -15,7 +15,7 @@ from phalanx_local.authentication.authenticator import Authenticator, User
 from phalanx_local.authorization import SUPERUSERS, Rbac, forbidden_request
 from phalanx_local.authorization.attributes import attributes_of
 from phalanx_local.authorization.impersonation import impersonated
-from phalanx_local.endpoints import discovery, openapi
+from phalanx_local.endpoints import discovery, openapi, openapi_v2
 from phalanx_local.endpoints.audit import Audit
 from phalanx_local.endpoints.connections import BODY_SECONDS
 from phalanx_local.endpoints.faults import FaultRule, Faults
@@ -182,12 +182,29 @@ class HttpEndpoint:
             if versions is None or not group:
                 return _page_not_found()
             return _json(discovery.group_document(group, versions))
+        if path == "/openapi/v2":
+            if openapi_v2.ACCEPTED in accept or openapi_v2.PROTOBUF in accept:
+                return web.Response(body=openapi_v2.binary(), headers={"Content-Type": openapi_v2.PROTOBUF})
+            return self._document(path, lambda: openapi_v2.document(registry))
         if path == "/openapi/v3":
             return self._document(path, lambda: openapi.index(registry))
         if path.startswith("/openapi/v3/"):
             return self._openapi(path)
         if path == "/":
-            return _json({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+            return _json(
+                {
+                    "paths": [
+                        "/api",
+                        "/apis",
+                        "/healthz",
+                        "/livez",
+                        "/openapi/v2",
+                        "/openapi/v3",
+                        "/readyz",
+                        "/version",
+                    ]
+                }
+            )
         return _page_not_found()
 
     def _groups(self, path: str, accept: str) -> web.StreamResponse:
