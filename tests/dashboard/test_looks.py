@@ -124,7 +124,7 @@ async def settled_look(tab: Tab, desk: Any) -> dict[str, Any]:
     before = await look(tab, desk)
     while True:
         await tab.tab.wait_for_timeout(2000)
-        after = await look(tab, desk)
+        after: dict[str, Any] = await look(tab, desk)
         if after["greys"] == before["greys"]:
             return after
         before = after
