@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.errors import ApiError
@@ -35,10 +36,6 @@ class Groups(enum.StrEnum):
     VOLCANO = "volcano"
     NATIVE = "native"
     NONE = "none"
-
-
-#: Versions of the native API, newest first.
-_NATIVE_VERSIONS = ("v1beta1", "v1alpha2")
 
 
 class BenchWorkload(msgspec.Struct, frozen=True):
@@ -69,7 +66,7 @@ class BenchWorkload(msgspec.Struct, frozen=True):
                 resource = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
                 spec = {"minMember": self.size}
             case Groups.NATIVE:
-                resource = Resource("scheduling.k8s.io", self.version, "podgroups", "PodGroup")
+                resource = Resource(NATIVE, self.version, "podgroups", "PodGroup")
                 spec = {"schedulingPolicy": {"gang": {"minCount": self.size}}}
             case _:
                 return None
@@ -103,9 +100,9 @@ class BenchWorkload(msgspec.Struct, frozen=True):
 
 async def native_version(client: KubeClient) -> str:
     """Return the server's version of native PodGroups; "" if it has none."""
-    for version in _NATIVE_VERSIONS:
+    for version in NATIVE_VERSIONS:
         try:
-            served = await client.get(f"/apis/scheduling.k8s.io/{version}")
+            served = await client.get(f"/apis/{NATIVE}/{version}")
         except ApiError as error:
             if error.status not in (403, 404):
                 raise

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.families.native_groups import is_unit, least_of, topology_of, was_scheduled, workload_of
 from phalanx.dialects.families.native_status import ADMITTED
@@ -23,7 +23,13 @@ from phalanx.model.gang import GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
-COMPOSITES = WantedKind(NATIVE, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
+# v1alpha2 has none.
+COMPOSITES = WantedKind(
+    NATIVE,
+    "compositepodgroups",
+    "CompositePodGroup",
+    tuple(version for version in NATIVE_VERSIONS if version != "v1alpha2"),
+)
 
 INITIALLY_SCHEDULED = "CompositePodGroupInitiallyScheduled"
 

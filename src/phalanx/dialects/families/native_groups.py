@@ -13,6 +13,7 @@ from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpe
 from phalanx.dialects.gangs.status_input import conditions_in
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
+from phalanx.dialects.workloads.rule import controller_of
 from phalanx.model.gang import GroupClaim
 from phalanx.model.topology import TopologyRule
 
@@ -30,6 +31,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     reader = GroupReader(resource, document)
     min_count = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
     topology = topology_of(reader)
+    _, maker, maker_uid = controller_of(reader.metadata)
     spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
@@ -47,6 +49,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         claims=_claims(reader),
         composite=reader.text("parentCompositePodGroupName"),
         workload=workload_of(reader),
+        owner=maker_uid if not min_count else "",
+        basic=bool(maker) and not min_count,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )

@@ -33,7 +33,8 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     If the owner of a pod defines its gang (`phalanx.dialects.workloads`), `role` is its role, `usual_minimum` the
     size that its labels state, and `owner` the (API group, plural) of the kind of object with more details.
     `part` is the workload part of a pod in a gang with an object, where parts can be created one after the
-    other.
+    other. `basic_minimum` is the minimum that the pod states beside the name of a native group; it counts where
+    the group has a basic policy.
     """
 
     naming: GangNaming
@@ -49,6 +50,7 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     usual_minimum: Stated | None = None
     owner: tuple[str, str] | None = None
     part: str = ""
+    basic_minimum: Stated | None = None
 
 
 # Rank of the naming, place in the pod (reader, labels, annotations), and rank within that place.
@@ -110,6 +112,7 @@ class GangDeclarations:
             conflicts=tuple([name for _, _, name in names[1:] if name.value != chosen.value]),
             disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value) if annotations else None,
             topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value) if annotations else None,
+            basic_minimum=self._minimum_of(names[1:], metadata) if naming.needed else None,
         )
 
     def _find_names(
@@ -157,6 +160,11 @@ class GangDeclarations:
                 self._readers = [reader for reader in self._readers if reader is not entry]
                 self._unnamed = [reader for reader in self._unnamed if reader is not entry]
         return names
+
+    def _minimum_of(self, names: Iterable[_Name], metadata: Metadata) -> Stated | None:
+        """Return the minimum of the first name that has one."""
+        minima = (self._minimum(metadata, naming, name.value) for _, naming, name in names)
+        return next((minimum for minimum in minima if minimum is not None), None)
 
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
         """Return the stated minimum; one beside the name of another gang does not count for this gang."""

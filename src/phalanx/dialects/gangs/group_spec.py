@@ -33,7 +33,8 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
     owner that can create members in stages; an `owned` group has an owner of any kind but Pod. With `pays_ahead`,
     minResources include the requests of a pod that is created once the members run and that the minimum does not
-    count. `job` is the job of the object; None if a user wrote the object.
+    count. `job` is the job of the object; None if a user wrote the object. A `basic` group has a controller and
+    states no minimum: that of its pods, or of their owner, counts.
     """
 
     ref: GroupRef
@@ -72,6 +73,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     owner: str = ""
     pays_ahead: bool = False
     job: GangOwner | None = None
+    basic: bool = False
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

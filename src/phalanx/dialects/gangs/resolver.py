@@ -21,7 +21,7 @@ from phalanx.dialects.gangs.stated_values import to_minimum
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.reader import describe
-from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
+from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, WorkloadSize, group_of
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.text.decoding import MAX_NAME, quoted
@@ -217,6 +217,8 @@ class _Resolution:
 
     def _min_member(self) -> int:
         stated = self.statements.stated(lambda declaration: declaration.minimum)
+        if self.spec is not None and self.spec.basic:
+            return self._basic_minimum(self.spec)
         if self.spec is not None:
             for member, minimum in stated:
                 if to_minimum(minimum.value) != self.spec.min_member:
@@ -227,7 +229,23 @@ class _Resolution:
             self._not_found()
             return 1
         if self.naming is WORKLOAD and not stated:
-            return self._owners_minimum()
+            return self._owners_minimum(self.size)
+        if not stated:
+            self._not_found()
+            return 1
+        return self._minimum_of_members(stated)
+
+    def _basic_minimum(self, spec: GroupSpec) -> int:
+        """Return the minimum of a group that states none: that of its pods, else that of their Job."""
+        stated = self.statements.stated(lambda declaration: declaration.basic_minimum)
+        if stated:
+            return self._minimum_of_members(stated)
+        if not self.members or self.members[0].declared.declaration.owner is None:
+            return spec.min_member
+        return self._owners_minimum(self.context.sizes.get(GangKey(self.key.namespace, group_of(spec.owner))))
+
+    def _minimum_of_members(self, stated: Sequence[tuple[Member, Stated]]) -> int:
+        """Return the valid minimum of the oldest member; report the others."""
         legal = [(member, minimum) for member, minimum in stated if to_minimum(minimum.value) is not None]
         if legal:
             chosen = to_minimum(legal[0][1].value) or 1
@@ -235,9 +253,6 @@ class _Resolution:
                 if to_minimum(minimum.value) != chosen:
                     self._dissent(member, minimum, f"the oldest member, pod {legal[0][0].name}, says {chosen}")
             return chosen
-        if not stated:
-            self._not_found()
-            return 1
         member, minimum = stated[0]
         advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
         if self.naming.invalid_minimum is InvalidMinimum.ONE:
@@ -271,15 +286,15 @@ class _Resolution:
     def _sized(self) -> bool:
         return not any(member.declared.declaration.minimum for member in self.members)
 
-    def _owners_minimum(self) -> int:
+    def _owners_minimum(self, size: WorkloadSize | None) -> int:
         """Return the minimum of the owner, else that of the members' labels. Without a readable owner the
         members start one by one, since a guessed minimum could be unreachable."""
-        if self.size is not None and self.size.min_member:
-            return self.size.min_member
+        if size is not None and size.min_member:
+            return size.min_member
         declaration = self.members[0].declared.declaration
         stated_size, kind = declaration.usual_minimum, declaration.owner
-        owner = declaration.key.removeprefix("owner ")
-        known = kind is None or kind in self.context.unreadable or self.size is not None
+        owner = declaration.key.removeprefix("owner ") if self.naming is WORKLOAD else "the Job of its pods"
+        known = kind is None or kind in self.context.unreadable or size is not None
         if stated_size is not None and known:
             return to_minimum(stated_size.value) or 1
         if known:

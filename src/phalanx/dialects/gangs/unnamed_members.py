@@ -5,7 +5,7 @@ A server without the native gang API drops the pods' field silently, and with it
 
 from __future__ import annotations
 
-from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.dialects.core import Metadata
 from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
@@ -52,9 +52,9 @@ class UnnamedMembers:
 
 
 NOT_SERVED = (
-    f"this API server serves no PodGroup of {NATIVE}, so that pods cannot name groups of Kubernetes' own (it drops "
-    "the field silently); switch the API on, or use the annotations phalanx.dev/pod-group and "
-    "phalanx.dev/min-count"
+    f"this API server serves no PodGroup of {NATIVE} ({', '.join(NATIVE_VERSIONS)}), so that pods cannot name "
+    "groups of Kubernetes' own (it drops the field silently); switch the API on, or use the annotations "
+    "phalanx.dev/pod-group and phalanx.dev/min-count"
 )
 # Annotation that a controller writes on pods of a native group.
 _TEMPLATE = "scheduling.k8s.io/group-template-name"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -16,6 +16,7 @@ from phalanx.dialects.gangs.declaration import (
     stated_queue,
 )
 from phalanx.dialects.gangs.extras import Stated, read_extras
+from phalanx.dialects.workloads.kubernetes import JOB
 from phalanx.dialects.workloads.rule import OPT_OUT, WORKLOAD, KindKey, Membership, WorkloadRule, by_owner
 
 log = logging.getLogger(__name__)
@@ -46,9 +47,7 @@ class WorkloadGrouping:
         if any(annotations.get(key) == value for key, value in OPT_OUT):
             return None
         membership = self._membership(pod)
-        # A minimum without a name applies to the pods of the same owner.
-        stated = annotations.get(OWN_MIN_COUNT, "") if OWN_GROUP not in annotations else ""
-        own = Stated(f"annotation {OWN_MIN_COUNT}", stated) if stated else None
+        own = _nameless_minimum(annotations)
         if membership is None and own is not None:
             membership = _of_controller(metadata)
         if membership is None or (own is None and membership.minimum is None and membership.kind is None):
@@ -69,9 +68,13 @@ class WorkloadGrouping:
         )
 
     def with_part(self, pod: PodObject, declaration: Declaration) -> Declaration:
-        """Add the workload part to the pod's own gang declaration, where some members are created later."""
+        """Add the workload part to the pod's own gang declaration, where some members are created later; add the
+        minimum that counts where a native group has a basic policy.
+        """
         labels = pod.metadata.labels
-        if self._staged.keys().isdisjoint(labels) or declaration.naming.needed:
+        if declaration.naming.needed:
+            return self._with_basic_minimum(pod, declaration)
+        if self._staged.keys().isdisjoint(labels):
             return declaration
         if pod.spec.scheduler_name not in self._schedulers:
             return declaration
@@ -80,6 +83,21 @@ class WorkloadGrouping:
             return declaration
         self._want(membership.kind)
         return msgspec.structs.replace(declaration, part=membership.role)
+
+    def _with_basic_minimum(self, pod: PodObject, declaration: Declaration) -> Declaration:
+        if declaration.basic_minimum is not None or pod.spec.scheduler_name not in self._schedulers:
+            return declaration
+        annotations = pod.metadata.annotations
+        if any(annotations.get(key) == value for key, value in OPT_OUT):
+            return declaration
+        own = _nameless_minimum(annotations)
+        if own is not None:
+            return msgspec.structs.replace(declaration, basic_minimum=own)
+        membership = self._membership(pod)
+        if membership is None or membership.kind != JOB.kind:
+            return declaration
+        self._want(membership.kind)
+        return msgspec.structs.replace(declaration, owner=membership.kind)
 
     def _want(self, kind: KindKey) -> None:
         if kind not in self.wanted:
@@ -113,6 +131,12 @@ class WorkloadGrouping:
     def _ranked(self) -> list[tuple[int, WorkloadRule]]:
         """Return the rules in reverse order, so that the first rule has precedence for a shared key."""
         return sorted(self._rules.items(), key=lambda entry: -entry[0])
+
+
+def _nameless_minimum(annotations: Mapping[str, str]) -> Stated | None:
+    """Return a minimum without a name, which applies to the pods of the same owner."""
+    stated = annotations.get(OWN_MIN_COUNT, "") if OWN_GROUP not in annotations else ""
+    return Stated(f"annotation {OWN_MIN_COUNT}", stated) if stated else None
 
 
 def _of_controller(metadata: Metadata) -> Membership | None:

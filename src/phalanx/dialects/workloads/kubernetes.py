@@ -53,7 +53,8 @@ def _job_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
         # Succeeded indexes are not recreated, and their pods can be deleted already.
         succeeded = whole(job.status, "status.succeeded")
         stated = max(1, parallelism - succeeded) if together else 1
-    return (WorkloadSize(gang, stated, uid=job.uid),)
+    # The Job controller can make a PodGroup with a basic policy for its pods.
+    return tuple(WorkloadSize(name, stated, uid=job.uid) for name in (gang, group_of(job.uid)))
 
 
 JOB = WorkloadRule("Job", _job_member, annotations=(COMPLETION_INDEX,), owner=_JOB, sizes=_job_sizes)

@@ -75,6 +75,9 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "storage.k8s.io": ("storage.v1",),
 }
 
+# Versions that a later release is planned to serve, with the served version of the same shape (KEP-4671).
+_PLANNED = {("scheduling.k8s.io", "v1"): "v1beta1"}
+
 _LIST = re.compile(r"\[(?P<element>.+)\](?P<keys>\{[^}]*\})?(?P<merge>~\w*)?")
 
 
@@ -85,6 +88,8 @@ def kind_type(group: str, kind: str, version: str = "") -> FieldType | None:
     The default version is the preferred version that serves the kind.
     """
     catalogue = _catalogue()
+    if (group, version) in _PLANNED and kind not in kinds_of(group, version):
+        version = _PLANNED[group, version]
     for stem in GROUPS.get(group, ()):
         if version and stem.rpartition(".")[2] != version:
             continue
