@@ -94,7 +94,7 @@ class WorkloadGrouping:
         if own is not None:
             return msgspec.structs.replace(declaration, basic_minimum=own)
         membership = self._membership(pod)
-        if membership is None or membership.kind != JOB.kind:
+        if membership is None or membership.kind is None or membership.kind != JOB.kind:
             return declaration
         self._want(membership.kind)
         return msgspec.structs.replace(declaration, owner=membership.kind)
