@@ -62,6 +62,7 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, 
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
 from phalanx.dialects.workloads.options import workload_rules
 from phalanx.dialects.workloads.owners import WorkloadOwners
+from phalanx.dialects.workloads.replicas import REPLICA_RULES
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GangOwner
@@ -101,7 +102,7 @@ class Intake:
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
-        self.owners = WorkloadOwners(self._gangs, rules, self.warn, self._publish_members)
+        self.owners = WorkloadOwners(self._gangs, (*rules, *REPLICA_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)

@@ -82,7 +82,8 @@ class _Resolution:
         self._parts, self._later = self._staged_parts()
         self._is_staged = bool(self._parts) and (bool(self._later) or any(not part.pods for part in self._parts))
         inferred = self.spec is None and self.naming is WORKLOAD
-        self.size = context.size if inferred else None
+        self._wanted = context.size.wanted if context.size is not None else 0
+        self.size = context.size if inferred and not self._wanted else None
         made = [spec for spec in groups if spec.made] if self.spec is None and self.naming.rules.alone else []
         self.made = min(made, key=lambda spec: self._preference(None, spec)).ref if made else None
 
@@ -252,7 +253,7 @@ class _Resolution:
             for member, minimum in stated:
                 if to_minimum(minimum.value) != chosen:
                     self._dissent(member, minimum, f"the oldest member, pod {legal[0][0].name}, says {chosen}")
-            return chosen
+            return min(chosen, self._wanted or chosen)
         member, minimum = stated[0]
         advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
         if self.naming.invalid_minimum is InvalidMinimum.ONE:

@@ -16,7 +16,9 @@ from phalanx.dialects.gangs.declaration import (
     stated_queue,
 )
 from phalanx.dialects.gangs.extras import Stated, read_extras
+from phalanx.dialects.gangs.naming import Precedence
 from phalanx.dialects.workloads.kubernetes import JOB
+from phalanx.dialects.workloads.replicas import replicated_kind
 from phalanx.dialects.workloads.rule import OPT_OUT, WORKLOAD, KindKey, Membership, WorkloadRule, by_owner
 
 log = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ class WorkloadGrouping:
             membership = _of_controller(metadata)
         if membership is None or (own is None and membership.minimum is None and membership.kind is None):
             return None
-        kind = membership.kind if own is None else None
+        kind = membership.kind if own is None else replicated_kind(controlling_owner(metadata))
         if kind is not None:
             self._want(kind)
         return Declaration(
@@ -68,12 +70,14 @@ class WorkloadGrouping:
         )
 
     def with_part(self, pod: PodObject, declaration: Declaration) -> Declaration:
-        """Add the workload part to the pod's own gang declaration, where some members are created later; add the
-        minimum that counts where a native group has a basic policy.
+        """Add to the pod's own gang declaration what its owner decides: its part where some members are created
+        later, the minimum of a native group with a basic policy, the kind of a controller that limits the minimum.
         """
         labels = pod.metadata.labels
         if declaration.naming.needed:
             return self._with_basic_minimum(pod, declaration)
+        if declaration.naming.precedence is Precedence.UNNAMED:
+            return self._with_replicas(pod, declaration)
         if self._staged.keys().isdisjoint(labels):
             return declaration
         if pod.spec.scheduler_name not in self._schedulers:
@@ -83,6 +87,13 @@ class WorkloadGrouping:
             return declaration
         self._want(membership.kind)
         return msgspec.structs.replace(declaration, part=membership.role)
+
+    def _with_replicas(self, pod: PodObject, declaration: Declaration) -> Declaration:
+        kind = replicated_kind(controlling_owner(pod.metadata))
+        if kind is None or pod.spec.scheduler_name not in self._schedulers:
+            return declaration
+        self._want(kind)
+        return msgspec.structs.replace(declaration, owner=kind)
 
     def _with_basic_minimum(self, pod: PodObject, declaration: Declaration) -> Declaration:
         if declaration.basic_minimum is not None or pod.spec.scheduler_name not in self._schedulers:

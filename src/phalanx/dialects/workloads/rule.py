@@ -71,6 +71,9 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     If the owner creates further pods only once the gang runs, `expected` is their number and `requests` are those
     of each. These pods form the `later_gangs`, which have this gang as `expected_by`.
 
+    `wanted` is the number of pods that the owner wants at present, if only that is known: a minimum that its pods
+    state is at most this.
+
     A size under `group_of` refers to a gang with a PodGroup, which states the size; `parts` are its possible
     members. `submitted` is the user's job whose operator created the owner.
     """
@@ -88,6 +91,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     later_gangs: tuple[str, ...] = ()
     expected_by: str = ""
     submitted: GangOwner | None = None
+    wanted: int = 0
 
     def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """Return the gangs of the same replica that start together with this one."""
