@@ -197,6 +197,10 @@ class JobReader:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
+    def entry_of(self, job: FoundJob, document: Json, now: float) -> JobEntry:
+        """Return the entry of a job from a later state of its own object, without its pods."""
+        return _found(_Row(job.entry.kind, document, job.resource), now).entry
+
     async def named(self, namespace: str, name: str, now: float, kind: str = "") -> FoundJob | None:
         """Return the job with this name, or with this PodGroup or pods' gang. Raises AmbiguousName."""
         jobs = [(job, self._gangs_of(job)) for job in await self.jobs(namespace, now)]
