@@ -1,4 +1,4 @@
-"""Claims of generic ephemeral volumes, which are created for one pod."""
+"""PersistentVolumeClaims for the generic ephemeral volumes of pods: one claim per volume and pod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PODS: Final = "/pods"
 
 
 class EphemeralVolumes(Controller):
-    """Controller of ephemeral volumes; keys are (namespace, name) of pods. Claims of other owners are kept."""
+    """Controller of generic ephemeral volumes; keys are (namespace, name) of pods. PersistentVolumeClaims of other
+    owners are kept."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == PODS and change.old is None:
