@@ -30,7 +30,8 @@ def refuse_foreign_members(target: Target) -> None:
     )
     if controllers:
         raise OrderError(
-            f"{target.title}: its pods belong to {', '.join(controllers)}, which would recreate them; cancel this owner"
+            f"{target.title}: its pods belong to {', '.join(controllers)}, which would recreate them; "
+            "cancel this owner"
         )
 
 
