@@ -32,19 +32,19 @@ class Signer:
         self.use(keys)
 
     def use(self, keys: tuple[Key, ...]) -> None:
-        """Replace the keys."""
+        """Replace the signing keys."""
         self._keys = keys
         self._secrets = dict(keys)
 
     def sign(self, *parts: str | int) -> str:
-        """Return the signature of the parts in their order; "" without a key."""
+        """Return the signature of the annotation's parts in their order; "" without a key."""
         if not self._keys:
             return ""
         name, secret = self._keys[0]
         return f"{name}.{self._digest(secret, parts)}"
 
     def believes(self, signature: str, *parts: str | int) -> bool:
-        """Return whether the signature is ours and covers exactly these parts."""
+        """Return whether the signature is ours and covers exactly these parts of an annotation."""
         if self._unchecked:
             return True
         name, _, digest = signature.partition(".")
