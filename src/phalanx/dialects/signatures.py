@@ -19,7 +19,7 @@ Key = tuple[str, bytes]
 
 
 class Signer:
-    """Signs with the first of its keys and verifies with all of them.
+    """Signs our annotations with the first of its keys and verifies them with all keys.
 
     A key is a name and a secret. Signatures contain the name, so that keys can be rotated while signatures of
     former keys still exist. Without a key, nothing is signed and no signature is valid. An `unchecked` signer

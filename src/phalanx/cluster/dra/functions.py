@@ -26,7 +26,7 @@ _LONGEST_LIST = 48
 
 
 def quantity(text: str) -> dict[str, str]:
-    """Parse a quantity. Raise QuantityError."""
+    """Return a quantity as the map that represents it in CEL. Raise QuantityError."""
     return {_QUANTITY: str(nano(text))}
 
 

@@ -112,7 +112,7 @@ def _volcano(pod: PodObject) -> DeviceNeed | None:
 
 
 def charged(requests: Requests, need: DeviceNeed | None) -> Requests:
-    """Return requests as charged to accounts and nodes: amounts per vGPU, times the number of vGPUs.
+    """Return a pod's requests as charged to queues, quotas and nodes: amounts per vGPU, times the number of vGPUs.
 
     Volcano states memory, cores and percentages per card, so a sum over containers is too small.
     """

@@ -103,8 +103,8 @@ def _differing(current: Mapping[str, Any], counts: Mapping[str, int]) -> dict[st
 
 
 def _used(current: Mapping[str, Any], account: Account, usage: Mapping[str, int]) -> dict[str, Any]:
-    """Return every resource of min or max, and all other requested ones (scheduler-plugins, elasticquota
-    controller).
+    """Return the used amounts for an ElasticQuota's status: of every resource of min or max, and of all other
+    requested ones (scheduler-plugins, elasticquota controller).
 
     The number of pods is not a request, so it is included only if the quota names it.
     """
