@@ -161,9 +161,7 @@ class TestStageIn:
         api.job("load")
         assert api.needs(waiting).waits_for == "Job load has not loaded its data yet"
         api.job("load", {"type": "Failed", "status": "True", "message": "no space\x1b[31m"})
-        assert (
-            api.needs(waiting).waits_for == "Job load has failed to load its data: no space [31m"
-        )
+        assert api.needs(waiting).waits_for == "Job load has failed to load its data: no space [31m"
         api.job("load", {"type": "Complete", "status": "True"})
         assert api.needs(waiting) == DataNeeds()
 
