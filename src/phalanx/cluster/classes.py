@@ -78,7 +78,7 @@ class ClassRecord:
         return bool(self.allocators) or self.affinity.restricts
 
     def affinity_state(self, index: AffinityIndex) -> AffinityState:
-        """Return the current affinity state, which follows from the places of other pods."""
+        """Return the current data of the class about other pods, which follows from their nodes."""
         state = self._affinity_state
         if state is None or state.shape != index.shape:
             state = self._affinity_state = AffinityState(index, self.affinity, self.spec)
@@ -109,7 +109,7 @@ class ClassTable:
         return len(self._classes)
 
     def record(self, pod_class: PodClass, profile: AffinityProfile = NO_AFFINITY) -> ClassRecord:
-        """Return the record of a class with an affinity profile."""
+        """Return the record of a pod class with this affinity profile."""
         record = self._classes.get((pod_class, profile))
         if record is None:
             footprint = self.footprint(pod_class.requests, pod_class)
@@ -132,7 +132,7 @@ class ClassTable:
         return footprint
 
     def widen(self) -> None:
-        """Extend all vectors to the width of the space."""
+        """Extend all vectors of amounts to the resources that the space has added."""
         width = len(self._space)
         if width == self._width:
             return

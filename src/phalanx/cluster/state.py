@@ -69,7 +69,7 @@ class ClusterState:
         self.transactions = Transactions(self.nodes)
 
     def apply(self, event: ClusterEvent) -> None:
-        """Apply one event. Repeated events and events about unknown objects are harmless."""
+        """Apply one event of the intake. Repeated events and events about unknown objects are harmless."""
         if type(event) is PodUpdated:  # by far the most frequent
             self.pods.observe(event.pod)
             return
@@ -103,7 +103,7 @@ class ClusterState:
         return self.transactions.begin(charging)
 
     def room_opened(self) -> None:
-        """Record that reserved room was released, so that a unit that did not fit can fit now."""
+        """Record that reserved resources were released, so that a gang or pod that did not fit can fit now."""
         self._changes.may_fit()
 
     def offered(self) -> dict[str, int]:
@@ -125,12 +125,12 @@ class ClusterState:
 
     @property
     def capacity_version(self) -> int:
-        """Incremented with every change after which a rejected unit can fit."""
+        """Capacity version: incremented with every change after which a rejected gang or pod can fit."""
         return self._changes.freed + self.ledger.relief
 
     @property
     def bound_version(self) -> int:
-        """Incremented with every confirmed binding of ours."""
+        """Number of our bindings that the API has confirmed."""
         return self._changes.bound
 
     @property

@@ -28,7 +28,7 @@ _SHORT_OF = "OutOf"
 
 
 class KubeletRejections:
-    """Detection of rejected pods: calls `refused(node, reason)` once for each.
+    """Detector of pods rejected by their kubelet: calls `refused(node, reason)` once for each.
 
     It has to see every pod before the state does.
     """

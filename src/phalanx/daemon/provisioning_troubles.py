@@ -20,7 +20,8 @@ _LONGEST = 60.0
 
 
 class _Trouble(msgspec.Struct):
-    """Failure on one node: the smallest failed size in bytes, its seconds, and whether it still counts."""
+    """Failure to provision a volume for one node: the smallest failed size in bytes, its seconds, and whether it
+    still counts."""
 
     size: int
     seconds: float
@@ -28,7 +29,7 @@ class _Trouble(msgspec.Struct):
 
 
 class ProvisioningTroubles:
-    """Provisioning failures of the last moments, published to the state and withdrawn later.
+    """Recent provisioning failures, published to the state and withdrawn later.
 
     `wake` requests a cycle; `later(seconds, call)` schedules a call.
     """

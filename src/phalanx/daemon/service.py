@@ -1,4 +1,4 @@
-"""The scheduler process: observe, plan, act, until it is stopped."""
+"""Scheduler process: observe, plan, execute, until it is stopped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SchedulerService(LeadingService):
         self._running: list[asyncio.Task[None]] = []
 
     def condition(self) -> str:
-        """Return the readiness in one word, "" before the process is ready."""
+        """Return the readiness of the process in one word, "" before it is ready."""
         return self.assembly.observation.readiness.condition()
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class SchedulerService(LeadingService):
         await standby.leads(lambda: self._start(Runs.STANDBY))
 
     async def serve(self) -> None:
-        """Load what is stored, start the parts of a leader, and schedule."""
+        """Load the stored state, start the parts of a leader, and schedule."""
         await self._parts.load()
         self._start(Runs.LEADING)
         checks = self._failures.keep_running("checks", lambda: self._parts.run_checks(self.leadership.holds))
@@ -109,7 +109,7 @@ class SchedulerService(LeadingService):
         await self._schedule()
 
     def _start(self, runs: Runs) -> None:
-        """Start the parts that run from this time on."""
+        """Start the parts of the process that run from this time on."""
         self._running += self._parts.start(runs, self._tasks)
 
     async def _start_after_first_plan(self) -> None:
@@ -121,7 +121,7 @@ class SchedulerService(LeadingService):
             task.cancel()
 
     async def _schedule(self) -> None:
-        """Run cycles whenever something has changed, until the process is stopped."""
+        """Run scheduling cycles whenever something has changed, until the process is stopped."""
         log.info(
             "synced: %d nodes, %d pods, %d gangs",
             len(self.state.nodes),
@@ -148,7 +148,7 @@ class SchedulerService(LeadingService):
             self._lifecycle.planned.set()
 
     async def _plan(self) -> None:
-        """Run cycles until no unit is left that a cycle could place."""
+        """Run scheduling cycles until no gang or pod is left that a cycle could place."""
         self.scheduler.observe(time.time())
         self.scheduler.activate_due(time.time())
         self._publisher.publish_warnings(self._parts.warnings())
@@ -169,7 +169,7 @@ class SchedulerService(LeadingService):
                 await self._lifecycle.wake.wait()
 
     def _cycle(self) -> None:
-        """Plan, save the state of the parts, carry the plan out, and record it."""
+        """Plan one cycle, save the state of the parts, execute the plan, and record it."""
         started = time.perf_counter()
         deadline = started + self.scheduler.policy.cycle_budget
         asked = False
@@ -193,7 +193,7 @@ class SchedulerService(LeadingService):
         self.telemetry.cycle(plan, time.perf_counter() - started, self.state, time.time())
 
     async def drain(self) -> None:
-        """Finish the submitted writes, send the events that are left, and end the parts."""
+        """Finish the submitted writes, send the remaining events, and end the parts."""
         try:
             if self.leadership.holds():
                 self._parts.save(last=True)

@@ -1,4 +1,4 @@
-"""Bindings: each takes effect at most once, whatever fails on the way."""
+"""Bindings of pods to nodes: each takes effect at most once, whatever request fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class BindOutcome(enum.Enum):
-    """Outcome of a binding."""
+    """Outcome of a pod's binding."""
 
     BOUND = "bound"
     MOVED = "moved"  # deleted, terminating or bound elsewhere: the watch delivers the details
@@ -65,7 +65,7 @@ class _Binding(msgspec.Struct, rename="camel"):
 
 
 class _Posting:
-    """State of a binding in flight. `open`: the last attempt may have taken effect without an answer."""
+    """State of a binding in progress. `open`: the last attempt may have taken effect without an answer."""
 
     __slots__ = ("backoff", "bind", "guard", "message", "open", "tries")
 
@@ -79,7 +79,7 @@ class _Posting:
 
 
 class Binder:
-    """Poster of bindings with the pod's uid, through a pool; each outcome is reported exactly once.
+    """Poster of bindings with the pod's uid, through a write pool; each outcome is reported exactly once.
 
     The binding endpoint answers 409 for a wrong uid and for a bound pod, also if our own lost first attempt bound
     it; a lost connection or a 5xx answer does not say whether the write took effect. In all these cases the pod
@@ -127,7 +127,7 @@ class Binder:
         return None
 
     async def _step(self, posting: _Posting) -> BindResult | float:
-        """Return the result, or the seconds until the next step."""
+        """Try to bind a pod. Return the result, or the seconds until the next try."""
         bind = posting.bind
         if not posting.open:
             objection = posting.guard(bind)
@@ -146,7 +146,8 @@ class Binder:
         return posting.backoff.next()
 
     async def _post(self, posting: _Posting) -> BindResult | float | None:
-        """Return the result, the seconds until the next attempt, or None if only the pod shows the outcome."""
+        """Post the binding. Return the result, the seconds until the next attempt, or None if only the pod shows
+        the outcome."""
         bind = posting.bind
         annotations = dict(bind.annotations)
         if annotations:
@@ -183,7 +184,7 @@ class Binder:
         return BindResult(posting.bind, BindOutcome.REFUSED, posting.message)
 
     async def _look(self, posting: _Posting) -> BindResult | None:
-        """Read the pod and return the outcome of the binding; None if it is unbound, or without an answer."""
+        """Read the pod and return the outcome of its binding; None if the pod is unbound, or without an answer."""
         bind = posting.bind
         try:
             pod = await self._client.get(PODS.path(bind.namespace, bind.name))

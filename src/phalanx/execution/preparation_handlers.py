@@ -1,4 +1,4 @@
-"""Who carries out which kind of preparation."""
+"""Registry of the handlers for each kind of preparation."""
 
 from __future__ import annotations
 
@@ -16,5 +16,6 @@ from phalanx.model.volumes import BindClaim
 def preparation_handlers(
     client: PooledClient, unprovisioned: Callable[[str, str, int], None]
 ) -> Mapping[type[Preparation], Handler]:
-    """`unprovisioned(storage class, node, bytes)` learns where a volume could not be made."""
+    """Return the handler of each kind of preparation. `unprovisioned(storage class, node, bytes)` is called when a
+    volume could not be provisioned."""
     return {BindClaim: VolumeBinding(client, unprovisioned), AllocateClaim: ClaimAllocation(client)}

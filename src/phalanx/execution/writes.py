@@ -20,9 +20,8 @@ Job = Callable[[], Awaitable[float | None]]
 
 
 class Urgency(enum.IntEnum):
-    """Urgency of a write, most urgent first: bindings and deletions decide capacity. A nomination precedes the
-    deletions that free its node.
-    """
+    """Urgency of a write to the API, most urgent first: bindings and deletions decide capacity. A nomination
+    precedes the deletions that free its node."""
 
     BIND = 0
     NOMINATE = 1
@@ -41,7 +40,7 @@ def always() -> bool:
 
 
 class WritePool:
-    """Runs at most `concurrency` writes at a time, by urgency and then in order of submission.
+    """Pool that runs at most `concurrency` API writes at a time, by urgency and then in order of submission.
 
     An overloaded server (`slow_down`) halves the concurrency down to a minimum, and each accepted write raises it a
     little, as in TCP (RFC 5681): additive increase, multiplicative decrease. Answers to writes from before the last
@@ -78,11 +77,11 @@ class WritePool:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Return the number of queued, running and paused jobs."""
+        """Return the number of queued, running and paused writes."""
         return len(self._heap) + self._running + len(self._paused)
 
     def waiting(self) -> dict[Urgency, int]:
-        """Return the number of queued jobs by urgency."""
+        """Return the number of queued writes by urgency."""
         counts = dict.fromkeys(Urgency, 0)
         for urgency, _, _ in self._heap:
             counts[Urgency(urgency)] += 1
@@ -90,11 +89,11 @@ class WritePool:
 
     @property
     def window(self) -> int:
-        """Current concurrency."""
+        """Current maximum of concurrent writes."""
         return int(self._window)
 
     def slow_down(self, retry_after: float | None = None) -> None:
-        """Lower the concurrency after an answer 429 with this Retry-After in seconds."""
+        """Lower the number of concurrent writes after an answer 429 with this Retry-After in seconds."""
         now = self._clock()
         if now - self._slowed >= (retry_after or _CALM):
             self._slowed = now
@@ -108,11 +107,11 @@ class WritePool:
         self._push((urgency, self._submitted, job))
 
     async def drained(self) -> None:
-        """Wait until no job is queued, running or paused."""
+        """Wait until no write is queued, running or paused."""
         await self._quiet.wait()
 
     async def finish(self) -> None:
-        """Run all queued jobs once and wait for them. Drop jobs that pause."""
+        """Run all queued writes once and wait for them. Drop writes that pause for a retry."""
         self._last_round = True
         for handle in self._paused:
             handle.cancel()
@@ -122,7 +121,7 @@ class WritePool:
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """Drop queued and future jobs, and cancel running ones."""
+        """Drop queued and future writes, and cancel running ones."""
         self._closed = True
         self._heap.clear()
         for handle in self._paused:
@@ -193,7 +192,7 @@ class WritePool:
 
 
 class PooledClient:
-    """Client whose writes run in a pool, after more urgent ones."""
+    """API client whose writes run in a pool, after more urgent ones."""
 
     def __init__(self, client: KubeClient, pool: WritePool, urgency: Urgency) -> None:
         self._client = client
@@ -213,11 +212,12 @@ class PooledClient:
         return await self._in_turn(lambda: self._client.delete(path, uid=uid, propagation=propagation))
 
     async def get(self, path: str) -> Any:
-        """Read at once, outside of the pool."""
+        """Send a GET at once, outside of the pool."""
         return await self._client.get(path)
 
     async def _in_turn(self, write: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a write in the pool and return or raise its result. A dropped write (at exit) never returns."""
+        """Run a write in the pool and return its result or raise its error. A dropped write (at exit) never
+        returns."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         async def job() -> None:

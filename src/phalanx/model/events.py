@@ -1,4 +1,4 @@
-"""Events for `ClusterState`: small frozen facts, applied one by one."""
+"""Events for `ClusterState`: small frozen values about changed API objects, applied one by one."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ class AccountRemoved(msgspec.Struct, frozen=True):
 
 
 class NamespaceWeighed(msgspec.Struct, frozen=True):
-    """Weight of a namespace among the namespaces of its queue; the default is 1."""
+    """Event: the weight of a namespace among the namespaces of its queue; the default is 1."""
 
     namespace: str
     weight: int
 
 
 class NamespaceQuotasGranted(msgspec.Struct, frozen=True):
-    """Quotas that pods of a namespace can name, besides those that apply to it anyway."""
+    """Event: the quotas that pods of a namespace can name, besides those that apply to the namespace anyway."""
 
     namespace: str
     quotas: tuple[str, ...]
 
 
 class NamespaceLabelled(msgspec.Struct, frozen=True):
-    """Labels of a namespace, for the namespace selectors of pods; empty after its deletion."""
+    """Event: the labels of a namespace, for the namespace selectors of pods; empty after its deletion."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
@@ -120,7 +120,8 @@ class AdvanceReservationRemoved(msgspec.Struct, frozen=True):
 
 
 class NodeSignalled(msgspec.Struct, frozen=True):
-    """Maintenance signals about a node from one kind of object (`by`); empty if there are none any more."""
+    """Event: the maintenance signals about a node from one kind of object (`by`); empty if there are none any
+    more."""
 
     node: str
     by: str
@@ -128,14 +129,14 @@ class NodeSignalled(msgspec.Struct, frozen=True):
 
 
 class NodesMeasured(msgspec.Struct, frozen=True):
-    """Current usage of nodes, and the nodes without current measurements."""
+    """Event: the measured usage of nodes, and the nodes without current measurements."""
 
     loads: tuple[NodeLoad, ...]
     gone: tuple[str, ...] = ()
 
 
 class AllocatorFact(msgspec.Struct, frozen=True):
-    """Fact for the allocator of one kind of resource on nodes (`ClusterState.nodes.allocators`)."""
+    """Event for one node allocator (ports, volumes, devices, ...) in `ClusterState.nodes.allocators`."""
 
     allocator: str
     fact: object

@@ -1,4 +1,4 @@
-"""Sentence of `phalanx why` about admitted groups that delay the admission of another group."""
+"""Message of `phalanx why` about admitted gangs that delay the admission of another gang."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POD_COUNTS = (PODS, "count/pods")
 
 
 def admission_holders(gangs: GangTable, waiting: GangRecord) -> str:
-    """Return a sentence about admitted groups and their amounts without placed pods; "" if there are none.
+    """Return a message about admitted gangs and their requests without placed pods; "" if there are none.
 
     Only resources that the waiting group requests count.
     """

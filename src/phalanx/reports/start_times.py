@@ -1,4 +1,4 @@
-"""Starts of all waiting units: a dry run over the live cluster, and the scheduler's promises."""
+"""Starts of all waiting gangs and pods: a dry run over the live cluster, and the scheduler's promised starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phalanx.views.record_facts import observed_states
 
 
 class StartEntry(msgspec.Struct):
-    """Start of one waiting gang or pod on its own.
+    """Start of one waiting gang or single pod.
 
     `pods` start together with a `priority`. `state` is the observed state (docs/gang-states.md). `forecast` is
     StartsNow if nothing blocks the start; `start` is then empty. `target` is KIND/NAME, as other commands accept
@@ -46,7 +46,8 @@ class StartEntry(msgspec.Struct):
 def start_entries(
     snapshot: Snapshot, policy: Policy, promises: Promises, now: float, should_stop: Callable[[], bool] = never
 ) -> list[StartEntry]:
-    """Return the starts, earliest first and unknown ones last. The dry run consumes the snapshot."""
+    """Return the starts of waiting gangs and pods, earliest first and unknown ones last. The dry run consumes the
+    snapshot."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
@@ -67,7 +68,7 @@ def start_entries(
 def _entries(
     unit_start: UnitStart, start: PromisedStart, observed: Mapping[GangKey, GangState]
 ) -> list[StartEntry]:
-    """Return the entries of a unit. A composite starts as one unit and has several gangs."""
+    """Return the start entries of a queue entry. A composite starts as one unit and has several gangs."""
     unit = unit_start.unit
     if unit.pod is not None:
         pod = unit.pod.pod
@@ -101,7 +102,7 @@ def _entries(
 
 
 def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, GangState]) -> list[StartEntry]:
-    """Return the entries that the dry run would place now, in that order."""
+    """Return the start entries of the gangs and pods that the dry run would place now, in that order."""
     entries: dict[GangKey, StartEntry] = {}
     for bind in binds:
         record = scheduler.state.pods[bind.uid]

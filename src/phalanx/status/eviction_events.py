@@ -30,7 +30,7 @@ _MEMBERS_TOLD = 20
 
 
 class _Decision:
-    """One eviction decision: its preemptor and the outcomes of its victims."""
+    """Evictions of one decision: the preemptor and the outcomes of the victims."""
 
     __slots__ = ("by", "gangs", "gone", "open", "refused", "regarding", "related", "victims")
 
@@ -48,9 +48,8 @@ class _Decision:
 
 
 class EvictionEvents:
-    """Events of evictions: one per evicted pod. After all evictions of a decision are answered: one per gang with
-    victims and one for the preemptor. Each decision has one log line.
-    """
+    """Recorder of eviction events: one per evicted pod. After all evictions of a decision are answered: one per
+    gang with victims and one for the preemptor. Each decision has one log line."""
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
         self._recorder = recorder
@@ -58,11 +57,11 @@ class EvictionEvents:
         self._decisions: dict[str, _Decision] = {}
 
     def __len__(self) -> int:
-        """Return the number of decisions with unanswered evictions."""
+        """Return the number of eviction decisions with unanswered evictions."""
         return len(self._decisions)
 
     def evictions_decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
-        """Add the evictions of a plan. `eviction_answered` must be called for each."""
+        """Prepare the events for the evictions of a plan. `eviction_answered` must be called for each."""
         fresh: dict[str, list[Evict]] = {}
         for evict in evictions:
             self._decisions.setdefault(evict.cause, _Decision()).open += 1
@@ -93,7 +92,8 @@ class EvictionEvents:
             self._end(decision)
 
     def _benefits(self, decision: _Decision, nomination: Nominate) -> None:
-        """Set the preemptor of a decision: the object of its gang, or the first nominated pod."""
+        """Set the object on which the preemptor's event is recorded: the object of its gang, or the first nominated
+        pod."""
         if decision.regarding is not None:
             return
         record = self._state.pods.get(nomination.uid)
@@ -127,7 +127,7 @@ class EvictionEvents:
         )
 
     def _end(self, decision: _Decision) -> None:
-        """Record the events on gangs with victims, then on the preemptor."""
+        """Record the events of an eviction decision on gangs with victims, then on the preemptor."""
         for key, count in sorted(decision.gangs.items()):
             source = self._source(key)
             if source is not None:

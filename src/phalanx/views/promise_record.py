@@ -1,4 +1,5 @@
-"""ConfigMap of promised starts: the scheduler writes it, views read it."""
+"""ConfigMap with the promised starts of gangs (of start reservations): the scheduler writes it, commands and pages
+read it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ WRITTEN_KEY = "written.json"
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Time of the record in seconds since the epoch, and the number of its plan."""
+    """Time at which the scheduler wrote the promised starts, in seconds since the epoch, and the number of its
+    plan."""
 
     time: int
     plan: int
@@ -27,7 +29,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def promises_of(document: Mapping[str, Any]) -> Promises:
-    """Return the promised starts in a ConfigMap."""
+    """Return the promised starts that a ConfigMap contains."""
     metadata, raw_data = document.get("metadata") or {}, document.get("data")
     data = raw_data if isinstance(raw_data, dict) else {}
     promises, faults = list[StoredReservation](), list[str]()
@@ -48,7 +50,8 @@ def encode_written(now: float, plan: int) -> str:
 
 
 def _written(text: str) -> str:
-    """Return the time of the record, RFC 3339; "" if it has none, as records of older versions."""
+    """Return the time at which the promised starts were written, RFC 3339; "" if unknown, as in records of older
+    versions."""
     try:
         written = msgspec.convert(decode_json(text.encode("utf-8", "surrogatepass")), Written) if text else None
     except (msgspec.DecodeError, msgspec.ValidationError):

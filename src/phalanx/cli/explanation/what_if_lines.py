@@ -1,4 +1,4 @@
-"""Lines of answers to what-if questions."""
+"""Output lines of `phalanx what-if`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_ENTRIES = 8
 
 
 def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
-    """Yield the predicted starts first, then the effects on other gangs."""
+    """Yield the output lines of a prediction: first the predicted starts, then the effects on other gangs."""
     now = parse_time(answer.moment)
     if answer.changes:
         yield f"Changes: {'; '.join(answer.changes)}"
@@ -107,7 +107,8 @@ def _span(seconds: int) -> str:
 
 
 def _grouped(asked: Sequence[AskedStart]) -> list[tuple[AskedStart, int]]:
-    """Return the starts with the number of further single pods that have the same result."""
+    """Return one predicted start per distinct result, with the number of further single pods that have the same
+    result."""
     groups: dict[tuple[object, ...], tuple[AskedStart, int]] = {}
     for start in asked:
         key = (start.state, start.start, start.expected) if start.pods == 1 else (start.name,)
@@ -157,7 +158,7 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> It
 
 
 def free_lines(room: FreeRoom) -> Iterator[str]:
-    """Yield the pods that can start now, per pod size and run time."""
+    """Yield the output lines of --free: the number of pods that can start now, per pod size and run time."""
     rows = [
         [row.pod, format_duration(row.seconds) if row.seconds else "unlimited", str(row.pods), str(row.nodes)]
         for row in room.rows

@@ -1,4 +1,4 @@
-"""Waiting for jobs, with an exit code for the result."""
+"""Wait of a command for jobs to reach a state, with an exit code for the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _LAST_STATE = 2.0
 
 
 def outcome(job: JobEntry | None, state: str) -> int | None:
-    """Return REACHED, ENDED_OTHERWISE, or None while the job can still reach `state`.
+    """Return the exit code of a wait for one job: REACHED, ENDED_OTHERWISE, or None while the job can still reach
+    `state`.
 
     `state` is a gang state in lower case, finished (ended with any result) or deleted. `job` is None if it no
     longer exists.
@@ -58,7 +59,7 @@ def outcome(job: JobEntry | None, state: str) -> int | None:
 
 
 def progress(job: JobEntry) -> str:
-    """Return the state and counts of a job; a line is printed when they change."""
+    """Return the state and pod counts of a job as text; a line is printed when they change."""
     text = f"{job.state}, {job.running} of {job.total} run"
     if job.succeeded or job.failed:
         text += f", {job.succeeded} succeeded, {job.failed} failed"
@@ -77,7 +78,8 @@ def wait_for_all(
     *,
     quiet: bool = False,
 ) -> int:
-    """Wait for all jobs and return the worst exit code. Targets are (kind, namespace or "", name)."""
+    """Wait until all jobs reach a state and return the worst exit code. Targets are (kind, namespace or "",
+    name)."""
 
     async def work(client: KubeClient) -> int:
         try:

@@ -1,4 +1,4 @@
-"""Nominations: room that is reserved for pods until their victims have terminated."""
+"""Nominations: resources that are reserved on nodes for pods until their victims have terminated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ PATIENCE = 60
 
 
 class Nomination:
-    """Room that one decision reserves for its preemptors; all pods of the decision share one nomination.
+    """Resources that one decision reserves on nodes for its preemptors; all pods of the decision share one
+    nomination.
 
     `victims` are the uids of the pods that must be gone before the preemptors can be placed. `until` (seconds since
     the epoch) is when the room is released if they are not. `cause` identifies the decision. After a restart the
@@ -37,7 +38,7 @@ class Nomination:
         return f"Nomination({len(self.victims)} victims, until={self.until})"
 
     def awaited(self, leaving: Container[str]) -> list[str]:
-        """Return the victims among `leaving`, sorted."""
+        """Return those of the nomination's victims that are still in `leaving`, sorted."""
         return sorted(uid for uid in self.victims if uid in leaving)
 
 

@@ -1,4 +1,4 @@
-"""Placeholders: future members that a gang's leader creates later, as pods that reserve their room."""
+"""Placeholders: future members that a gang's leader creates later, as pods for which resources are reserved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 
 
 class Placeholders(dict[str, PodRecord]):
-    """Placeholders by uid, with the times at which they release their room.
+    """Placeholders by uid, with the times at which they release their reserved resources.
 
     A placeholder is placed with its gang's quorum and never bound. It is nominated until a member of the gang
     replaces it, a pod of higher priority uses its room, its leader is gone, or its time is over.
@@ -19,19 +19,19 @@ class Placeholders(dict[str, PodRecord]):
         self._ends: list[tuple[float, str]] = []
 
     def end_at(self, uid: str, when: float) -> None:
-        """Set the end of a placeholder's time; the earliest one set counts."""
+        """Set the time at which a placeholder releases its reserved resources; the earliest one set counts."""
         if when:
             heapq.heappush(self._ends, (when, uid))
 
     @property
     def next_end(self) -> float | None:
-        """When the next placeholder releases its room."""
+        """When the next placeholder releases its reserved resources."""
         while self._ends and self._ends[0][1] not in self:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
     def pop_ended(self, now: float) -> list[PodRecord]:
-        """Remove and return the placeholders at the end of their time, each once."""
+        """Remove and return the placeholders whose time has ended, each once."""
         ended: dict[str, PodRecord] = {}
         while self._ends and self._ends[0][0] <= now:
             _, uid = heapq.heappop(self._ends)

@@ -1,4 +1,4 @@
-"""The pods of a cluster, and the transition table of their life: (state, event) -> action."""
+"""The pods of a cluster, and the table of their state transitions: (state, event) -> action."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ class PodTable(dict[str, PodRecord]):
         stories.ring.extend([(now, cycle, record.pod.uid, event, before, after) for record in records])
 
     def binding_failed(self, uid: str) -> None:
-        """Record a permanently failed binding: the pod is pending again, and its room is free."""
+        """Record that a pod's binding failed for good: the pod is pending again, and the resources on its node are
+        free."""
         record = self.get(uid)
         if record is not None:
             self._transition(record, PodEvent.BINDING_FAILED)
@@ -177,11 +178,11 @@ class PodTable(dict[str, PodRecord]):
         return self._by_node.on(row)
 
     def story(self, uid: str) -> list[Transition]:
-        """Return the last transitions of a pod, oldest first."""
+        """Return the last changes of state of a pod, oldest first."""
         return self.stories.of_pods((uid,)) if uid in self else []
 
     def story_of_gang(self, key: GangKey) -> list[Transition]:
-        """Return the last transitions of a gang's members, oldest first."""
+        """Return the last changes of state of a gang's members, oldest first."""
         gang = self._gangs.get(key)
         return self.stories.of_pods(gang.members) if gang is not None else []
 
@@ -206,7 +207,8 @@ class PodTable(dict[str, PodRecord]):
     # transitions
 
     def _transition(self, record: PodRecord, event: PodEvent, *details: object) -> bool:
-        """Apply an event. Return False for a late result; raise for a decision that the state does not permit."""
+        """Apply an event to a pod's state. Return False for a late result; raise for a decision that the state does
+        not permit."""
         # The common case is inlined: this runs for every placed pod.
         before = PodState.PENDING if _is_plain_pending(record) else state_of_record(record)
         step = _STEPS[before][event]
@@ -244,14 +246,14 @@ class PodTable(dict[str, PodRecord]):
             self._replace(record, pod, state)
 
     def _seen_before_binding(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update from before our binding, or an unrelated one: the pod stays assumed."""
+        """Process a pod update from before our binding, or an unrelated one: the pod stays assumed."""
         if _same_charges(record.pod, pod):
             self._replace_spec(record, pod)
         else:
             self._replace(record, pod, state)
 
     def _seen_on_node(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update with a node: the API confirms our binding, or another scheduler was faster."""
+        """Process a pod update with a node: the API confirms our binding, or another scheduler was faster."""
         is_confirmed = pod.node == record.assumed_node and record.footprint is self._footprint(
             record.pod_class, pod
         )
@@ -265,11 +267,11 @@ class PodTable(dict[str, PodRecord]):
         self._changes.bound += 1
 
     def _seen_after_assumption(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update that overrides the assumption."""
+        """Process a pod update after which the pod is no longer assumed on a node."""
         self._replace(record, pod, state)
 
     def _seen_after_eviction(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update that possibly does not show the eviction yet."""
+        """Process a pod update that possibly does not show our eviction yet."""
         self._seen(record, pod, MemberState.TERMINATING if record.evicting else state)
 
     def _replace(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
@@ -363,7 +365,7 @@ class PodTable(dict[str, PodRecord]):
         self._ledger.book(record)
 
     def _reserve_room(self, record: PodRecord, nomination: Nomination, node: str) -> None:
-        """Nominate a pod for a node, which need not be known yet."""
+        """Reserve resources for a pod on a node, which need not be known yet."""
         record.nomination, record.nominated_node = nomination, node
         self.nominated[record.pod.uid] = record
         self._by_node.occupy(record, node)
@@ -408,7 +410,7 @@ class PodTable(dict[str, PodRecord]):
         self._set_state(record, state_of(record.pod, self._schedulers), record.mark)
 
     def _note_refusal(self, record: PodRecord, until: float) -> None:
-        """Record the refusal for a pod that terminates anyway, or has finished."""
+        """Record a refused eviction of a pod that terminates anyway, or has finished."""
         if record.evicting:
             record.evicting, record.no_eviction_until = False, until
 
@@ -460,7 +462,8 @@ class PodTable(dict[str, PodRecord]):
 
 
 def _same_charges(old: Pod, new: Pod) -> bool:
-    """Return whether the pod's charges are equal, the node aside."""
+    """Return whether two versions of a pod are charged to the same queues and quotas in equal amounts, the node
+    aside."""
     return (old.pod_class, old.usage, old.gang, old.role) == (new.pod_class, new.usage, new.gang, new.role)
 
 

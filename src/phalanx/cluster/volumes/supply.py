@@ -1,4 +1,5 @@
-"""Supply of volumes for claims that are bound at placement: available volumes, and room for provisioning."""
+"""Supply of volumes for PersistentVolumeClaims that are bound at placement: available volumes, and room for
+provisioning."""
 
 from __future__ import annotations
 
@@ -48,14 +49,15 @@ Sites = dict[str, list[Site[Volume]]]
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """Decision for one pod: for each of its unbound claims the volume, "" for one to be provisioned on `node`."""
+    """Volumes chosen for one pod: for each of its unbound claims the volume, "" for one to be provisioned on
+    `node`."""
 
     node: str
     volumes: tuple[str, ...]
 
 
 class _Capacity(msgspec.Struct, frozen=True):
-    """A StorageCapacity as a located thing."""
+    """A CSIStorageCapacity, indexed by the nodes that can use it."""
 
     name: str
     rank: int
@@ -63,7 +65,7 @@ class _Capacity(msgspec.Struct, frozen=True):
 
 
 class VolumeSupply(NodeAllocator):
-    """Allocator of volumes for delayed claims (kube-scheduler 1.36, VolumeBinding).
+    """Allocator of volumes for PersistentVolumeClaims with delayed binding (kube-scheduler 1.36, VolumeBinding).
 
     A claim gets the smallest free volume that is suitable and reachable; otherwise one is provisioned, if its class
     permits it there and a driver with published capacity has enough. A volume for a placed pod is promised: no
@@ -160,7 +162,7 @@ class VolumeSupply(NodeAllocator):
         return copies
 
     def _objection(self, claims: Claims, row: int) -> str:
-        """Return the reason why a row admits no pod with these claims; "" if it does."""
+        """Return the reason why a node row admits no pod with these claims; "" if it does."""
         if any(claim.node and claim.node != self._nodes.names[row] for claim in claims):
             return NO_VOLUME
         labels, used = self._nodes.labels.of(row), set[str]()
@@ -179,7 +181,8 @@ class VolumeSupply(NodeAllocator):
         return {name: self._free[name].at(labels) if name in self._free else [] for name in names}
 
     def _match(self, claims: Claims, row: int, labels: Labels, sites: Sites, used: set[str]) -> list[str] | None:
-        """Return a volume for each claim, "" for one to be provisioned; None if the row cannot serve them all."""
+        """Return a volume for each claim of a pod, "" for one to be provisioned; None if the node row cannot serve
+        them all."""
         used_names, chosen = set(used), []
         for claim in claims:
             if claim.node and claim.node != self._nodes.names[row]:
@@ -192,7 +195,8 @@ class VolumeSupply(NodeAllocator):
         return chosen
 
     def _smallest(self, claim: UnboundClaim, labels: Labels, sites: Sites, used: set[str]) -> str:
-        """Return the volume for a claim, "" for none. A claim that is being provisioned matches no other volume."""
+        """Return the smallest suitable volume for a claim, "" for none. A claim that is being provisioned matches
+        no other volume."""
         if claim.node:
             return ""
         if claim.volume:
@@ -207,7 +211,7 @@ class VolumeSupply(NodeAllocator):
         return best[1]
 
     def _obstacle(self, claim: UnboundClaim, row: int, labels: Labels) -> str:
-        """Return the reason why no volume can be provisioned for a claim on a row's node; "" if one can."""
+        """Return the reason why no volume can be provisioned for a claim on a node row; "" if one can."""
         known = self._classes.get(claim.storage_class)
         if known is None or not known.provisioner:
             return NO_VOLUME
@@ -362,7 +366,7 @@ class VolumeSupply(NodeAllocator):
             self._changed_at(room.affinity)
 
     def _changed_at(self, terms: tuple[NodeSelectorTerm, ...] | None) -> None:
-        """Record the rows that meet one of the terms, and possibly further rows."""
+        """Record the node rows that meet one of the terms as changed, and possibly further rows."""
         buckets, nodes = buckets_of(terms), self._nodes
         if buckets is None:
             self._changed_everywhere()
@@ -384,7 +388,7 @@ def _claims(pod_class: PodClass) -> Claims:
 
 
 def _suits(volume: Volume, claim: UnboundClaim) -> bool:
-    """Return whether a free volume satisfies a claim, independent of its location."""
+    """Return whether a free volume satisfies a claim, regardless of its location."""
     return (
         volume.size >= claim.size
         and volume.block == claim.block

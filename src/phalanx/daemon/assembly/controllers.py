@@ -1,4 +1,5 @@
-"""Builder of the controllers: stored state, objects that the process makes, gates and gangs that it releases."""
+"""Builder of the process's controllers: stored state, objects that the process creates, gates and gangs that it
+releases."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
 class StoredState(msgspec.Struct, frozen=True, eq=False):
-    """State that survives a restart, each kind in its own ConfigMaps."""
+    """State of the scheduler that survives a restart, each kind in its own ConfigMaps."""
 
     usage: UsageRecord
     start_reservations: StartReservations

@@ -1,4 +1,4 @@
-"""The registry of parts: the one list of the parts of the scheduler process, each with its hooks."""
+"""Registry of parts: the one list of the parts of the scheduler process, each with its hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.status.warnings.ignored_quota_labels import ignored_quota_labels
 
 
 def service_parts(built: Assembly) -> list[ServicePart]:
-    """Return all parts, in the order in which each hook calls them.
+    """Return all parts of the process, in the order in which each hook calls them.
 
     A comment states each order that matters, and tests/daemon/test_service_parts.py checks it.
     """
@@ -119,7 +119,7 @@ def service_parts(built: Assembly) -> list[ServicePart]:
 
 
 class _Hooks:
-    """Hooks of more than one call."""
+    """Hooks of parts that consist of more than one call."""
 
     def __init__(self, built: Assembly) -> None:
         self._built = built
@@ -144,7 +144,7 @@ class _Hooks:
         self._stored.start_reservations.load(*await self._stored.reservations.load())
 
     def save_usage(self, last: bool) -> None:
-        """Save the usage when the process ends; until then the record's task saves it in intervals."""
+        """Save the usage history when the process ends; until then the record's task saves it in intervals."""
         if last:
             self._stored.usage.save(last=True)
 
@@ -156,6 +156,6 @@ class _Hooks:
             self._core.telemetry.pod_seen(pod)
 
     async def publish_all(self) -> None:
-        """Compare the status of every group, then of every account, with the state."""
+        """Compare the status of every PodGroup, then of every queue and quota, with the state."""
         await self._built.observation.observer.publish_gangs()
         await self._built.status.accounts.run()

@@ -31,7 +31,7 @@ _MOST_BYTES_OF_STARTS = 200_000
 
 
 class ReservationRecord:
-    """Storage of promises.
+    """Storage of promised starts and granted advance reservations in a ConfigMap.
 
     They are loaded once before the first plan and written after changes, one write at a time. Only the scheduler
     has the right to write the object, so its content cannot come from a tenant.
@@ -61,12 +61,12 @@ class ReservationRecord:
         self._grants: dict[str, StoredGrant] = {}
 
     def holds(self, name: str, uid: str, phase: str, start: int) -> bool:
-        """Return whether the state of an advance reservation is stored; it is not published before."""
+        """Return whether the state of an advance reservation is stored; its status is not published before."""
         stored = self._grants.get(name)
         return stored is not None and (stored.uid, stored.phase, stored.start) == (uid, phase, start)
 
     async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant]]:
-        """Load the stored promises; retry while the API server is unreachable."""
+        """Load the stored promised starts; retry while the API server is unreachable."""
         texts = await self._object.read()
         if not texts:
             return [], StoredStarts(), []
@@ -88,7 +88,7 @@ class ReservationRecord:
         return promises, starts, grants
 
     def save(self) -> None:
-        """Submit a write of changed promises."""
+        """Submit a write of changed promised starts."""
         version, promises, grants = self._promises()
         if version == self._written or self._writing:
             return
@@ -123,7 +123,7 @@ class ReservationRecord:
 
 
 def _within(promises: Sequence[StoredReservation], most: int) -> list[StoredReservation]:
-    """Return the promises, the first made first, that fit into an object of `most` bytes."""
+    """Return the promised starts, the first made first, that fit into an object of `most` bytes."""
     stored, size = [], 0
     for promise in promises:
         size += len(encode([promise]))

@@ -1,4 +1,4 @@
-"""Usage history of accounts, stored in ConfigMaps across restarts."""
+"""Usage history of queues and quotas, stored in ConfigMaps across restarts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Average = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of one account; see AccountUsage."""
+    """Stored usage history of one queue or quota; see AccountUsage."""
 
     account: AccountKey
     at: _Amount
@@ -49,7 +49,7 @@ class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UsageRecord:
-    """Storage of the usage history.
+    """Storage of the usage history of queues and quotas in ConfigMaps.
 
     It is loaded once before the first plan, and changes are written at most once a period. Accounts are spread over
     objects `PREFIX-usage-<n>` (see own_objects) and stay in their object. The stored data has the amount and its
@@ -89,7 +89,7 @@ class UsageRecord:
         self._logged_full = False
 
     async def load(self) -> None:
-        """Load the history; retry while the API server is unreachable."""
+        """Load the usage history; retry while the API server is unreachable."""
         for number, config_map in enumerate(self._objects):
             texts = await config_map.read()
             if not config_map.exists:
@@ -104,13 +104,13 @@ class UsageRecord:
             log.info("the usage of %d accounts is restored", len(self._place))
 
     async def run(self) -> None:
-        """Save periodically until cancelled."""
+        """Save the usage history periodically until cancelled."""
         while True:
             await asyncio.sleep(self._period)
             self.save()
 
     def save(self, last: bool = False) -> None:
-        """Submit writes of changed accounts; call it a `last` time before the write pool is finished."""
+        """Submit writes of changed usage; call it a `last` time before the write pool is finished."""
         usages = self._history.export(self._now(), 0.0 if last else self._checkpoint)
         self._replace(usages)
         wanted: list[dict[AccountKey, AccountUsage]] = [{} for _ in self._stored]
@@ -125,7 +125,7 @@ class UsageRecord:
                 self._pool.submit(Urgency.STATUS, partial(self._write, number, accounts))
 
     def _replace(self, usages: list[AccountUsage]) -> None:
-        """Assign an object to each new account; free the places of forgotten accounts."""
+        """Assign a ConfigMap to each new queue or quota; free the places of forgotten ones."""
         known = {usage.key for usage in usages}
         for key in [key for key in self._place if key not in known]:
             del self._place[key]
@@ -170,7 +170,7 @@ class UsageRecord:
 
 
 def encode(usages: Iterable[AccountUsage]) -> str:
-    """Return the text of one object."""
+    """Encode the usage of queues and quotas as the text of one ConfigMap."""
     accounts = [
         _StoredUsage(usage.key, usage.at, dict(usage.held), dict(usage.decayed), usage.window, dict(usage.spent))
         for usage in sorted(usages, key=lambda usage: usage.key)
@@ -179,7 +179,7 @@ def encode(usages: Iterable[AccountUsage]) -> str:
 
 
 def decode(text: str) -> tuple[list[AccountUsage], list[str]]:
-    """Return the readable accounts of a text, and one sentence for each fault."""
+    """Decode the readable usage entries of a ConfigMap's text, and return one sentence for each fault."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Accuracy of promised and forecast starts."""
+"""Metrics: accuracy of promised and forecast starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _ALL_QUEUES: Final = ""
 
 
 class StartMetrics(Collector):
-    """Accuracy of starts, computed per scrape; `plan` returns None without start reservations and on a standby."""
+    """Accuracy of starts as metrics, computed per scrape; `plan` returns None without start reservations and on a
+    standby."""
 
     def __init__(self, plan: Callable[[], ReservationPlan | None]) -> None:
         self._plan = plan

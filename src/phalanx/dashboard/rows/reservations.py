@@ -23,7 +23,7 @@ Row = tuple[str, msgspec.Struct, str]
 
 
 def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: float) -> Iterator[Row]:
-    """Yield (id, row, scope).
+    """Yield (id, row, scope) of each row of the time axis.
 
     Viewers of a namespace see its starts; rows with scope "" need the right to see all namespaces.
     """

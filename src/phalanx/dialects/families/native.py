@@ -1,4 +1,4 @@
-"""Kubernetes' own gang API, scheduling.k8s.io."""
+"""Dialect of Kubernetes' own gang API, scheduling.k8s.io."""
 
 from __future__ import annotations
 

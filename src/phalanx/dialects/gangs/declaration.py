@@ -27,8 +27,8 @@ TASK_SPEC = "volcano.sh/task-spec"
 
 
 class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """Gang declaration of one pod. `name` is the gang's name, from `key`. `conflicts` are other names that the pod
-    states. `disruption_mode` and `topology_key` are from our own annotations.
+    """Gang declaration of one pod. `name` is the gang's name, from `key`. `conflicts` are other gang names that the
+    pod states. `disruption_mode` and `topology_key` are from our own annotations.
 
     If the owner of a pod defines its gang (`phalanx.dialects.workloads`), `role` is its role, `usual_minimum` the
     size that its labels state, and `owner` the (API group, plural) of the kind of object with more details.
@@ -60,7 +60,7 @@ _Name = tuple[_Order, GangNaming, Stated]
 
 
 class GangDeclarations:
-    """Reads the gang declarations of pods, by all known namings."""
+    """Reads the gang declarations of pods, by all known naming conventions."""
 
     def __init__(self, namings: Sequence[GangNaming]) -> None:
         ordered = sorted(namings, key=lambda naming: naming.precedence)
@@ -123,14 +123,15 @@ class GangDeclarations:
         values: Mapping[str, str],
         annotations: Mapping[str, str],
     ) -> None:
-        """Add the gang names in a pod's labels, or in its annotations."""
+        """Add to `names` the gang names in a pod's labels, or in its annotations."""
         for key in self._keys.intersection(values):
             for order, naming in ways.get(key, ()):
                 if values[key] and not (naming.unless and _is_none(naming, annotations)):
                     names.append((order, naming, Stated(f"{place} {key}", values[key])))
 
     def nameless(self, metadata: Metadata) -> str:
-        """Return the message for a pod with an empty group name, which is probably a mistake; "" for other pods."""
+        """Return the message for a pod whose label or annotation for the gang name is empty, probably by mistake;
+        "" for other pods."""
         if self._keys.isdisjoint(metadata.labels) and self._keys.isdisjoint(metadata.annotations):
             return ""
         empty_keys = [f"label {key}" for key in self._labels if metadata.labels.get(key) == ""]
@@ -143,7 +144,7 @@ class GangDeclarations:
         )
 
     def may_declare_alone(self, metadata: Metadata) -> bool:
-        """Return whether a pod names a gang that needs no object; cheap."""
+        """Return whether a pod names a gang that can exist without a PodGroup; cheap."""
         return not (self._alone[0].isdisjoint(metadata.labels) and self._alone[1].isdisjoint(metadata.annotations))
 
     def _read(self, readers: list[_Reader], pod: PodObject) -> list[_Name]:
@@ -167,7 +168,7 @@ class GangDeclarations:
         return next((minimum for minimum in minima if minimum is not None), None)
 
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
-        """Return the stated minimum; one beside the name of another gang does not count for this gang."""
+        """Return the minimum that a pod states for `gang`; one beside the name of another gang does not count."""
         if self._minimum_keys.isdisjoint(metadata.labels) and self._minimum_keys.isdisjoint(metadata.annotations):
             return None
         for minimum in self._minima[naming]:
@@ -184,7 +185,7 @@ class GangDeclarations:
 def _by_key(
     place: int, keys: Iterable[Sequence[str]], namings: Sequence[GangNaming]
 ) -> dict[str, list[tuple[_Order, GangNaming]]]:
-    """Return the namings that use each key, in their order."""
+    """Return the naming conventions that use each label or annotation key, in their order."""
     namings_by_key: dict[str, list[tuple[_Order, GangNaming]]] = {}
     for rank, (naming, own) in enumerate(zip(namings, keys, strict=True)):
         for position, key in enumerate(own):
@@ -201,7 +202,7 @@ def role_of(metadata: Metadata) -> str:
 
 
 def stated_queue(metadata: Metadata) -> Stated | None:
-    """Return the queue that a pod states itself; the annotation has precedence over the label."""
+    """Return the queue that a pod's own metadata names; the annotation has precedence over the label."""
     if value := metadata.annotations.get(QUEUE_ANNOTATION):
         return Stated(f"annotation {QUEUE_ANNOTATION}", value)
     if value := metadata.labels.get(QUEUE_ANNOTATION):
@@ -217,7 +218,7 @@ def controlling_owner(metadata: Metadata) -> OwnerReference | None:
 
 
 def owner_names(metadata: Metadata) -> str:
-    """Return the names of all owners, in the format of scheduler-plugins for `occupiedBy`."""
+    """Return the names of all owners of a pod, in the format of scheduler-plugins for `occupiedBy`."""
     owners = metadata.owner_references
     if len(owners) == 1:
         return f"{metadata.namespace}/{owners[0].name}"
@@ -225,7 +226,7 @@ def owner_names(metadata: Metadata) -> str:
 
 
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
-    """Return the value of one of our own annotations if it belongs to this gang."""
+    """Return the value of one of our own annotations on a pod if it belongs to this gang."""
     if not annotations.get(key) or annotations.get(OWN_GROUP) != gang:
         return None
     return Stated(f"annotation {key}", annotations[key])

@@ -48,14 +48,15 @@ class ExpectedMemberIndex:
         self._held: dict[str, tuple[str, ...]] = {}
 
     def note_held(self, uid: str, nodes: tuple[str, ...]) -> None:
-        """Record the nodes on which room is held for the members of a leader, as written when it was bound."""
+        """Record the nodes on which resources are held for the later members of a leader, as written when the
+        leader was bound."""
         self._held[uid] = nodes
 
     def pod_removed(self, uid: str) -> None:
         self._held.pop(uid, None)
 
     def update(self, key: GangKey) -> list[ClusterEvent]:
-        """Return the events that follow from a change of a gang or its members."""
+        """Return the events about placeholders that follow from a change of a gang or its members."""
         gang = self._gangs.gang(key)
         events = self._update(key, gang)
         if gang is not None and gang.expected_by is not None and gang.expected_by != key:
@@ -157,14 +158,14 @@ class ExpectedMemberIndex:
 
 
 def _later_members(members: list[KnownPod], leader: Pod) -> list[Pod]:
-    """Return the members created after the leader, oldest first; a gated pod has not arrived yet."""
+    """Return a gang's members that were created after its leader, oldest first; a gated pod does not count yet."""
     pods = [member.pod for member in members if member.pod.uid != leader.uid and not member.pod.gated]
     return sorted((p for p in pods if p.created >= leader.created), key=lambda p: (p.created, p.name))
 
 
 def _place_of(pod: Pod, run: _Run) -> int:
-    """Return the number of the placeholder that the pod replaces: the one on its node, else the first unclaimed
-    one."""
+    """Return the number of the placeholder that the pod replaces: the one on its node, else the first that no pod
+    has replaced."""
     on_same_node = (
         number
         for number, placeholder in run.published.items()
@@ -174,7 +175,7 @@ def _place_of(pod: Pod, run: _Run) -> int:
 
 
 def _leader(members: list[KnownPod], schedulers: Collection[str]) -> Pod | None:
-    """Return the gang's leader in its enriched form; None if it belongs to another scheduler."""
+    """Return the gang's leader with the properties from other objects; None if it belongs to another scheduler."""
     alive = [member for member in members if not (member.pod.finished or member.pod.terminating)]
     leader = min(
         alive, key=lambda member: (not member.pod.leads, member.pod.created, member.pod.name), default=None
@@ -226,5 +227,6 @@ def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, arrived: list[Pod
 
 
 def _pieces(name: str, amount_left: int) -> int:
-    """Return the number of members for a resource that the leader lacks: one per device, else 1."""
+    """Return the number of members among which a resource that the leader lacks is divided: one per device, else
+    1."""
     return amount_left if "/" in name else 1

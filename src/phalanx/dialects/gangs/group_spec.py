@@ -101,7 +101,8 @@ class GroupReader(ObjectReader):
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 
     def min_member(self, *names: str) -> int:
-        """Return the first of `names` in the spec; 0 and absent both mean 1 (docs/rules/coscheduling.md, 1.4)."""
+        """Return the minMember of a PodGroup, the first of `names` in its spec; 0 and absent both mean 1
+        (docs/rules/coscheduling.md, 1.4)."""
         for name in names:
             value = self.spec.get(name)
             if value is None:
@@ -113,7 +114,7 @@ class GroupReader(ObjectReader):
         return 1
 
     def timeout(self, name: str) -> int | None:
-        """Return the timeout in seconds; zero means the default, which is none."""
+        """Return a timeout in a PodGroup's spec in seconds; zero means the default, which is none."""
         value = self.number(name)
         if value is not None and value < 0:
             self.warn("InvalidTimeout", f"spec.{name}", value, "write a number of seconds above 0; none is used")
@@ -129,7 +130,7 @@ class GroupReader(ObjectReader):
         return self._amounts(resource_list(value, f"spec.{name}"))
 
     def limits(self, name: str) -> Requests:
-        """Return the limits in a map of amounts, which only quotas count."""
+        """Return the limits in a PodGroup's map of amounts; only quotas count them."""
         value = self.spec.get(name)
         return self._amounts(limit_list(value, f"spec.{name}")) if isinstance(value, dict) else ()
 

@@ -33,7 +33,7 @@ _MODES = ("single", "all")
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """Resolved gang. `about` maps each problem or warning of a single pod to that pod."""
+    """Gang resolved from all its declarations. `about` maps each problem or warning of a single pod to that pod."""
 
     gang: Gang
     about: Mapping[Problem, Member]
@@ -46,14 +46,14 @@ def resolve(
     context: GangContext,
     options: DialectOptions,
 ) -> Resolved:
-    """Resolve the gang of this name. `members` are oldest first, one per declaration; `members` or `groups` is
-    not empty."""
+    """Combine all declarations of a gang into one `Gang`. `members` are oldest first, one per declaration;
+    `members` or `groups` is not empty."""
     resolution = _Resolution(key, members, groups, context, options)
     return Resolved(resolution.gang(), resolution.statements.about)
 
 
 def priority_class_not_found(ref: GroupRef, name: str) -> str:
-    """Return the message for a group with a missing PriorityClass."""
+    """Return the message for a PodGroup that names a missing PriorityClass."""
     return (
         f"{describe(ref)}: spec.priorityClassName is {quoted(name)}, which does not exist; create it; until then "
         "the members' own priorities decide"
@@ -115,7 +115,7 @@ class _Resolution:
         )
 
     def _declared(self, spec: GroupSpec, min_member: int) -> Gang:
-        """Return the gang that the object declares."""
+        """Return the gang that its PodGroup declares."""
         # In a gang with staged parts, the object's counts never apply to all parts at once.
         at_once = not self._is_staged or all(part.beside for part in self._parts)
         return Gang(
@@ -209,7 +209,7 @@ class _Resolution:
         return ranked[0]
 
     def _preference(self, naming: GangNaming | None, spec: GroupSpec) -> int:
-        """Return the rank of an object among those of one name, 0 being the best."""
+        """Return the rank of a PodGroup among those of one name, 0 being the best."""
         first = naming.objects if naming is not None else ()
         order = (*first, *(group for group in self.context.naming_of if group not in first))
         return order.index(spec.ref.group)
@@ -288,7 +288,7 @@ class _Resolution:
         return not any(member.declared.declaration.minimum for member in self.members)
 
     def _owners_minimum(self, size: WorkloadSize | None) -> int:
-        """Return the minimum of the owner, else that of the members' labels. Without a readable owner the
+        """Return the gang's minimum from its owner, else from its members' labels. Without a readable owner the
         members start one by one, since a guessed minimum could be unreachable."""
         if size is not None and size.min_member:
             return size.min_member
@@ -312,7 +312,7 @@ class _Resolution:
         return 1
 
     def _check_name(self) -> None:
-        """Check rule 6: the gang's name. Names of objects are checked by the API server."""
+        """Check that the gang's name is legal (rule 6). Names of objects are checked by the API server."""
         if self.naming.needed or self.naming.precedence is Precedence.UNNAMED:
             return
         if len(self.key.name) > MAX_NAME or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
@@ -323,7 +323,7 @@ class _Resolution:
             self.statements.refuse(Problem.of("InvalidPodGroup", wrong, remedy), member)
 
     def _not_found(self) -> None:
-        """Report a missing declaration (rule 5)."""
+        """Report that no object declares the gang (rule 5)."""
         place = self.members[0].declared.declaration.key
         self.statements.refuse(self.naming.missing(self.key, place, self.context.native))
 
@@ -351,7 +351,7 @@ class _Resolution:
         return any(mode.value != "single" for _, mode in stated)
 
     def _topology_key(self) -> TopologyRule | None:
-        """Return the topology rule of our own annotation."""
+        """Return the topology constraint of our own annotation: all members in one domain of a node label."""
         stated = self.statements.stated(lambda declaration: declaration.topology_key)
         return TopologyRule.by_label(stated[0][1].value) if stated else None
 

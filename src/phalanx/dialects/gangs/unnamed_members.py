@@ -1,4 +1,4 @@
-"""Pods of a native group that do not name it: the API server can have dropped the name.
+"""Pods of a native PodGroup that do not name it: the API server can have dropped the name.
 
 A server without the native gang API drops the pods' field silently, and with it their gang.
 """
@@ -12,7 +12,8 @@ from phalanx.model.pod import Pod
 
 
 class UnnamedMembers:
-    """Warns about each such pod once, while the API is not served."""
+    """Warns once about each pod of a native PodGroup that does not name it, while the API server serves no native
+    PodGroups."""
 
     def __init__(self, warnings: ObjectWarnings) -> None:
         self._object_warnings = warnings
@@ -20,8 +21,8 @@ class UnnamedMembers:
         self._pods: dict[str, tuple[Pod, str]] = {}
 
     def pod_changed(self, pod: Pod, metadata: Metadata | None) -> None:
-        """Update a pod. `metadata` is that of a pending pod of ours without a group name, None for any other
-        pod."""
+        """Process an added or changed pod. `metadata` is that of a pending pod of ours without a gang name, None
+        for any other pod."""
         claim = _claim(metadata) if metadata is not None else ""
         if not claim:
             self.pod_removed(pod.uid)
@@ -61,7 +62,8 @@ _TEMPLATE = "scheduling.k8s.io/group-template-name"
 
 
 def _claim(metadata: Metadata) -> str:
-    """Return a description of the pod's relation to a native group; "" if it has none."""
+    """Return the sign that a pod belongs to a native PodGroup, as text: its template annotation or its owner; ""
+    without a sign."""
     for owner in metadata.owner_references:
         if owner.api_version.partition("/")[0] == NATIVE:
             return f"its owner is the {owner.kind} {owner.name} of {NATIVE}"

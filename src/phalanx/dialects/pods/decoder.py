@@ -64,7 +64,7 @@ _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
 
 class _Stated(msgspec.Struct, frozen=True):
-    """Properties that a pod's labels and annotations state about this pod alone."""
+    """Properties that a pod's own labels and annotations state, and that concern this pod alone."""
 
     role: str = ""
     index: int = NO_INDEX
@@ -79,7 +79,7 @@ _NOTHING_STATED = _Stated()
 
 
 class DecodedTemplate(msgspec.Struct, frozen=True):
-    """Decoded properties that pods of one template share."""
+    """Decoded properties that pods with an equal template share."""
 
     pod_class: PodClass
     demand: StatedRequests
@@ -199,19 +199,19 @@ class PodDecoder:
         return spec
 
     def planned(self, pod: PodObject) -> bool:
-        """Return whether the pod's device annotation has our signature."""
+        """Return whether the annotation with a pod's shared GPUs has our signature."""
         metadata, node = pod.metadata, pod.spec.node_name
         return planned_cards(metadata.annotations, self._signer, metadata.uid, node) is not None
 
     def held(self, pod: PodObject, gang: str) -> tuple[str, ...] | None:
-        """Return the nodes on which room is held for the members that this leader creates; None without our
+        """Return the nodes on which resources are held for the members that this leader creates; None without our
         signature."""
         metadata = pod.metadata
         key = GangKey(metadata.namespace, gang)
         return decode_held(metadata.annotations[HELD_ROOM], self._signer, metadata.uid, key)
 
     def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-        """Return sorted labels; equal labels and equal pairs share one object."""
+        """Return a pod's sorted labels; equal labels and equal pairs share one object."""
         pairs_sorted = tuple(sorted(labels.items()))
         known = self._labels.get(pairs_sorted)
         if known is not None:
@@ -352,7 +352,7 @@ def node_spec(node: NodeObject) -> Node:
 
 
 def spec_template(spec: PodSpec) -> bytes:
-    """Encode all fields of a spec that determine `PodClass`."""
+    """Encode all fields of a pod's spec that determine its `PodClass`."""
     return msgspec.json.encode(
         (
             *_amounts(spec),
@@ -368,7 +368,7 @@ def spec_template(spec: PodSpec) -> bytes:
 
 
 def _template(pod: PodObject) -> bytes:
-    """Encode all fields of a pod that determine `PodClass`."""
+    """Encode all fields of a pod that determine its `PodClass`."""
     of_spec = pod.spec_template or spec_template(pod.spec)
     annotations, revocable = pod.metadata.annotations, revocable_of(pod.metadata.labels, pod.metadata.annotations)
     context = context_of(pod)

@@ -1,4 +1,4 @@
-"""Gang membership of pods by labels and owner, from the first matching rule."""
+"""Gang membership of pods by labels and owner, from the first matching grouping rule."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WorkloadGrouping:
         self._by_controller = {kind: rank for rank, rule in self._ranked() for kind in rule.controllers}
 
     def declare(self, pod: PodObject) -> Declaration | None:
-        """Return the gang of the pod by its owner; None for a pod without one."""
+        """Return the gang declaration that follows from the pod's owner; None for a pod without a matching rule."""
         metadata = pod.metadata
         if pod.spec.scheduler_name not in self._schedulers or not (metadata.labels or metadata.owner_references):
             return None
@@ -140,7 +140,8 @@ class WorkloadGrouping:
         return None
 
     def _ranked(self) -> list[tuple[int, WorkloadRule]]:
-        """Return the rules in reverse order, so that the first rule has precedence for a shared key."""
+        """Return the grouping rules in reverse order, so that the first rule has precedence for a shared label or
+        owner kind."""
         return sorted(self._rules.items(), key=lambda entry: -entry[0])
 
 

@@ -1,4 +1,4 @@
-"""Job, JobSet and LeaderWorkerSet: gang membership from pod labels, and sizes from their objects."""
+"""Gangs of Job, JobSet and LeaderWorkerSet: membership from pod labels, and sizes from their objects."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
 
 
 def _tied_stages(base: str, parts: list[_Part], sizes: list[WorkloadSize]) -> list[WorkloadSize]:
-    """Let the first part expect the members of the next one, which is created once the first runs."""
+    """Let the first part of a JobSet expect the members of the next one, which is created once the first runs."""
     if not parts or not parts[0].jobs or parts[0].exclusive:
         return sizes
     first = parts[0]
@@ -201,7 +201,7 @@ def _is_exclusive(annotations: Mapping[str, Any]) -> bool:
 
 
 def _later(part: _Part, parts: list[_Part]) -> str:
-    """Return a description of the pods that are created only after the part."""
+    """Return a description of the pods of a JobSet that are created only after the part."""
     if part.exclusive and part.pods > 1:
         return f"{part.jobs * (part.pods - 1)} pods are created only after the first of their Job has a node"
     waiting_parts = [waiting_part for waiting_part in parts if part.name in waiting_part.after]

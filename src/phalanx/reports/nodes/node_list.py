@@ -1,4 +1,4 @@
-"""Nodes with their free amounts, from two API lists: nodes and bound pods."""
+"""Nodes with their free resources, from two API lists: nodes and bound pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ Progress = Callable[[str, int, int], object]
 async def read_nodes(
     client: KubeClient, selector: str, pool_label: str, options: DialectOptions, progress: Progress
 ) -> list[NodeEntry]:
-    """Return the nodes by name. `pool_label` is the label of pools, "" for the first known label of a node."""
+    """Read the nodes, sorted by name. `pool_label` is the label with a node's pool, "" for the first known label of
+    a node."""
     listed = await client.list_all(
         NODES.path(),
         {"labelSelector": selector or None},
@@ -124,7 +125,7 @@ def _state(document: Json, reasons: Sequence[NodeReason], pods: int, free: Amoun
 
 
 def _reasons(document: Json, closed_by: str) -> list[NodeReason]:
-    """Return the problems of a node, the most severe first."""
+    """Return the reasons why a node accepts no or only some pods, the most severe first."""
     spec = mapping(document.get("spec"))
     reasons: list[NodeReason] = []
     conditions = conditions_of(document)

@@ -37,7 +37,8 @@ class Turn:
         self._guards: ExitStack | None = None
 
     def guard(self, guard: Guard) -> None:
-        """Enter a guard; the end of the turn exits it."""
+        """Enter a feature's context manager (guard) around the placement of these units; the end of the turn exits
+        it."""
         if self._guards is None:
             self._guards = ExitStack()
         self._guards.enter_context(guard)

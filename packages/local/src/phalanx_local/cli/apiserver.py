@@ -135,7 +135,7 @@ def apiserver(arguments: ApiserverArguments) -> None:
 
 
 async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
-    """Run the server until SIGTERM or Ctrl-C."""
+    """Run the API server until SIGTERM or Ctrl-C."""
     from phalanx.kube.process import StoppableWork, run_until_signal
 
     async def work(stopping: asyncio.Event) -> None:
@@ -153,5 +153,5 @@ async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tupl
 
 
 def tenant_file(kubeconfig: Path, namespace: str) -> Path:
-    """Return the default file of a tenant's kubeconfig: in the directory of the administrator's kubeconfig."""
+    """Return the default file for a tenant's kubeconfig: in the directory of the administrator's kubeconfig."""
     return kubeconfig.with_name(f"{namespace}.kubeconfig")

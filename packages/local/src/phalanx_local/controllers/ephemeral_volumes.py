@@ -1,4 +1,4 @@
-"""Claims of generic ephemeral volumes, which are created for one pod."""
+"""PersistentVolumeClaims for the generic ephemeral volumes of pods: one claim per volume and pod."""
 
 from __future__ import annotations
 

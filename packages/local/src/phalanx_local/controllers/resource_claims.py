@@ -74,7 +74,7 @@ class ResourceClaimController(Controller):
     # creation of claims
 
     def _create_claims(self, storage: str, owner: Record) -> None:
-        """Create the claims of a pod or PodGroup from its templates, and name them in its status."""
+        """Create the ResourceClaims of a pod or PodGroup from its templates, and name them in its status."""
         obj = owner.load()
         wanted = [mapping(entry) for entry in sequence(dig(obj, "spec", "resourceClaims"))]
         if not wanted:
@@ -101,7 +101,8 @@ class ResourceClaimController(Controller):
         return bool(claim) and self.current(CLAIMS, (owner.namespace, claim)) is not None
 
     def _claim_of_group(self, pod: Record, obj: Json, entry: Json) -> str | None:
-        """Return the claim of the pod's group if the group has an equal entry; "" until that claim exists."""
+        """Return the ResourceClaim of the pod's PodGroup if the group has an equal entry; "" until that claim
+        exists."""
         name = text(dig(obj, "spec", "schedulingGroup", "podGroupName"))
         group = self.current(GROUPS, (pod.namespace, name)) if name else None
         body = group.load() if group is not None else {}
@@ -116,7 +117,8 @@ class ResourceClaimController(Controller):
         return ""
 
     def _ensure_claim(self, storage: str, owner: Record, name: str, template: str) -> str:
-        """Return the name of the claim created for an owner, now or before; "" if the template is missing."""
+        """Create a ResourceClaim for an owner unless it exists already, and return its name; "" if the template is
+        missing."""
         for storage_of_dependent, key in self.api.store.by_owner.get(owner.uid, ()):
             claim = self.current(CLAIMS, key) if storage_of_dependent == CLAIMS else None
             if claim is not None and mapping(metadata(claim.load()).get("annotations")).get(POD_CLAIM) == name:
@@ -140,9 +142,8 @@ class ResourceClaimController(Controller):
     # deallocation of claims
 
     def _deallocate(self, record: Record) -> None:
-        """Remove ended consumers. A claim without consumers loses its devices; a generated one is deleted with its
-        pod.
-        """
+        """Remove ended pods from `reservedFor` of a ResourceClaim; deallocate the devices of a claim without
+        consumers, and delete it if it was generated for an ended pod."""
         obj = record.load()
         status = mapping(obj.get("status"))
         consumers = [mapping(entry) for entry in sequence(status.get("reservedFor"))]
@@ -185,7 +186,7 @@ class ResourceClaimController(Controller):
         )
 
     def _owner_is_done(self, record: Record, obj: Json) -> bool:
-        """Return whether the claim was generated for a pod that has ended or is deleted."""
+        """Return whether a ResourceClaim was generated for a pod that has ended or is deleted."""
         for reference in map(mapping, sequence(metadata(obj).get("ownerReferences"))):
             if reference.get("controller") is True and reference.get("kind") == "Pod":
                 owner = {"resource": "pods", "name": reference.get("name"), "uid": reference.get("uid")}
@@ -226,7 +227,7 @@ def _reference(api_version: str, storage: str, owner: Record) -> dict[str, Any]:
 
 
 def _base(owner: str, claim: str) -> str:
-    """Return the prefix of a generated name; long names are cut in proportion."""
+    """Return the prefix of a generated ResourceClaim's name; long names are cut in proportion."""
     whole = f"{owner}-{claim}-"
     if len(whole) <= _MAX_BASE:
         return whole

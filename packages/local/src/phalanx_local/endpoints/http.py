@@ -40,14 +40,14 @@ _LONG_WARNING: Final = 256
 
 
 class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
-    """Log of malformed HTTP requests: one line each instead of aiohttp's traceback."""
+    """Log of malformed HTTP requests: one line per request instead of aiohttp's traceback."""
 
     def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
         self.warning("malformed HTTP request: %.200s", " ".join(str(exc_info or msg).split()))
 
 
 class DroppedError(Exception):
-    """Request whose connection is closed without a response."""
+    """Request whose connection the server closes without a response, because of an injected fault."""
 
 
 class HttpEndpoint:
@@ -139,7 +139,7 @@ class HttpEndpoint:
         return self._meta(path.rstrip("/") or "/", accept)
 
     async def _handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
-        """Handle a request; it is handled again after each round of webhook calls, with their answers."""
+        """Handle a request, and repeat it after each round of webhook calls with the responses of the webhooks."""
         for _ in range(ROUNDS):
             try:
                 return self._resources.handle(call)
@@ -240,7 +240,7 @@ class HttpEndpoint:
         return self._document(path, lambda: openapi.document(registry, group, version))
 
     def _document(self, key: str, make: Callable[[], Json], media: str = JSON) -> web.StreamResponse:
-        """Return a document that changes only with the definitions, encoded once."""
+        """Return a discovery or OpenAPI document, cached until a CustomResourceDefinition changes."""
         generation = self._api.registry.generation
         known = self._documents.get(key)
         if known is None or known[0] != generation:
@@ -249,7 +249,7 @@ class HttpEndpoint:
 
 
 async def _read_body(request: web.BaseRequest) -> bytes:
-    """Return the body. Raise 504 if the client does not send all of it in time."""
+    """Return the body of a request. Raise 504 if the client does not send the whole body in time."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
@@ -294,9 +294,8 @@ def _respond(answer: EncodedResponse) -> web.Response:
 
 
 def _limited(warnings: Sequence[str]) -> list[str]:
-    """Return the distinct warnings within the limits of the headers: shortened, and the last ones omitted, if
-    necessary.
-    """
+    """Return the distinct warnings of a response, shortened or with the last ones omitted to stay within the limits
+    of HTTP headers."""
     distinct = list(dict.fromkeys(warnings))[:_MAX_WARNINGS]
     if sum(map(len, distinct)) <= _MAX_CHARACTERS:
         return distinct

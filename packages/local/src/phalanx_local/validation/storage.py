@@ -1,4 +1,4 @@
-"""Validation of volumes, claims, storage classes and CSI objects."""
+"""Validation of PersistentVolumes, PersistentVolumeClaims, StorageClasses and CSI objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ONLY_REQUESTS: Final = (
 
 
 def check_claim(errors: list[FieldError], claim: Object, old: Object | None, subresource: str) -> None:
-    """Check a PersistentVolumeClaim: it has modes and a size; only a bound claim can grow."""
+    """Check a PersistentVolumeClaim: it has access modes and a size; only a bound claim can grow."""
     if subresource:
         return
     spec = claim.get("spec") or {}
@@ -73,7 +73,7 @@ def _claim_update(errors: list[FieldError], claim: Object, spec: Object, old: Ob
 
 
 def check_volume(errors: list[FieldError], volume: Object, old: Object | None, subresource: str) -> None:
-    """Check a PersistentVolume: it has a size, modes and one immutable source."""
+    """Check a PersistentVolume: it has a size, access modes and one immutable source."""
     if subresource:
         return
     spec = volume.get("spec") or {}
@@ -166,7 +166,7 @@ def check_storage_class(errors: list[FieldError], item: Object, old: Object | No
 
 
 def check_csi_node(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Check a CSINode: unique drivers with a node id; drivers are immutable except for their limit."""
+    """Check a CSINode: unique drivers with a node id; drivers are immutable except for their volume limit."""
     former = {driver.get("name"): driver for driver in ((old or {}).get("spec") or {}).get("drivers") or ()}
     seen: set[str] = set()
     for index, driver in enumerate((item.get("spec") or {}).get("drivers") or ()):
@@ -202,7 +202,8 @@ def check_attachment(errors: list[FieldError], item: Object, old: Object | None,
 
 
 def check_capacity(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Check a CSIStorageCapacity: the free capacity of a class for some nodes; class and nodes are immutable."""
+    """Check a CSIStorageCapacity: the free capacity of a StorageClass on some nodes; class and nodes are
+    immutable."""
     name = item.get("storageClassName") or ""
     errors.extend(invalid("storageClassName", name, text) for text in dns_subdomain(name))
     if item.get("capacity") is not None:

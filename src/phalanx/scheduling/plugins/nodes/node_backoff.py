@@ -11,7 +11,7 @@ from phalanx.plugin import Arguments, BoolArray, ClassRecord, NodeBackoff, NodeT
 
 
 class NodeBackoffPlugin(Plugin):
-    """Filter of nodes in back-off."""
+    """Filter that excludes nodes in back-off."""
 
     name = "node-backoff"
 
