@@ -1,6 +1,8 @@
-"""Borrowing above the deserved share: idle room that no unit within its share can use, its reclaim, its back-off."""
+"""Borrowing above the deserved share: the lent room, its reclaim, and the back-off of reclaimed gangs."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from phalanx.model.run_time import RunTime
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 
-from .scenario import Scenario, key
+from .scenario import Scenario
 
 pytestmark = pytest.mark.feature("borrowed-room")
 
@@ -261,7 +263,7 @@ class TestReclaim:
         assert [entry.uid for entry in backoff(stream.world).backoff.export()] == ["ns/next"]
 
 
-def ends_after(world: Scenario, seconds: int) -> dict[str, object]:
+def ends_after(world: Scenario, seconds: int) -> dict[str, Any]:
     """Return fields of a pod that runs since now and is killed after these seconds."""
     more = {"run_time": RunTime(seconds), "grace": 0, "started": world.now, "bound": world.now}
     return {"pod_class": PodClass(run_limit=seconds), "more": more}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.features.borrow_backoff import BorrowBackoff
+from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.features.borrow_backoff import BorrowBackoff, ReclaimedGang
 from phalanx.scheduling.features.borrower_turns import BorrowerTurns
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import walk_in_order
 from phalanx.scheduling.ordering.ranks import try_to_rank
-from phalanx.scheduling.queue.demands import GangDemand, PodDemand, WaitReason
+from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
@@ -26,10 +28,10 @@ from phalanx.scheduling.start_reservations.plugin import plan_of
 class BorrowedRoom(CyclePlugin):
     """Turns of units above the deserved share of their queue, after the actions of a cycle.
 
-    All units within their shares have had their turns by then, and reclaim and preemption have reserved the room of
-    their victims. Units that exceed their share have further turns in the order of the queues. A unit borrows as a
-    whole, within all other limits (`Limit.lends`). It is reclaimed like all borrowed room, and a reclaimed gang borrows
-    again after its `backoff`.
+    All units within their shares have had their turns by then, and reclaim and preemption have reserved the room
+    of their victims. Units that exceed their share have further turns in the order of the queues. A unit borrows as
+    a whole, within all other limits (`Limit.lends`). It is reclaimed like all borrowed room, and a reclaimed gang
+    borrows again after its `backoff`.
     """
 
     name = "borrowed-room"
@@ -70,7 +72,8 @@ class BorrowedRoom(CyclePlugin):
             self._due = {key: when for key, when in self._due.items() if when > session.now}
 
     def note(self, of: GangKey | str) -> str:
-        return ""
+        when = None if isinstance(of, str) else self._due_of.get(of)
+        return f"it was reclaimed and borrows again at {shown_moment(when)} if its room stays idle" if when else ""
 
     def published(self, session: Session) -> None:
         if not session.plan.complete:
@@ -86,9 +89,9 @@ class BorrowedRoom(CyclePlugin):
         if gangs:
             self.backoff.expire(int(session.now), map(identity, self._state.gangs.values()))
 
-    def borrows_from(self, unit: QueuedUnit) -> float | None:
-        """Return the time from which a reclaimed unit whose room is idle borrows; None for other units."""
-        return self._due.get(unit.key)
+    @property
+    def _due_of(self) -> dict[GangKey, int]:
+        return {gang: when for key, when in self._due.items() if not isinstance(key, str) for gang in key}
 
     def _give_turns(self, session: Session, units: dict[UnitKey, QueuedUnit]) -> None:
         session.attempted.difference_update(units)
@@ -145,7 +148,7 @@ class BorrowedRoom(CyclePlugin):
         return bool(self._reclaimed_of(unit))
 
     def _may_borrow(self, session: Session, unit: QueuedUnit, fits: bool) -> bool:
-        """Return whether a unit borrows now: it `fits`, and the room of a reclaimed unit was idle for long enough."""
+        """Return whether a unit borrows now: it `fits`, and the room of a reclaimed unit was idle long enough."""
         self._due.pop(unit.key, None)
         uids = self._reclaimed_of(unit)
         if not fits:
@@ -185,6 +188,13 @@ def identity(gang: GangRecord) -> str:
     return (gang.spec.uid if gang.spec is not None else "") or str(gang.key.path)
 
 
+def load_reclaims(features: CycleFeatures, reclaimed: Sequence[ReclaimedGang]) -> None:
+    """Load the reclaimed gangs of another process into the features of a scheduler."""
+    feature = features.get(BorrowedRoom)
+    if feature is not None and reclaimed:
+        feature.backoff.load(reclaimed)
+
+
 def exceeds_share(session: Session, demand: WaitReason) -> bool:
     """Return whether a limit that lends is in the way of a demand. True proves nothing for several charge paths."""
     parts = demand.separate_parts
@@ -201,11 +211,7 @@ def exceeds_share(session: Session, demand: WaitReason) -> bool:
         return False
     if len(quorums) > 1 or len(paths) > 1:
         return True
-    quorum, charge_path = quorums[0], paths.pop()
-    if isinstance(quorum, GangDemand):
-        return not session.quota_check.room_for(charge_path, quorum.least_amounts())
-    assert isinstance(quorum, PodDemand)
-    return session.quota_check.room(charge_path, quorum.pod_class.footprint) < quorum.count
+    return not session.quota_check.room_for(paths.pop(), quorums[0].least_amounts())
 
 
 def _promised_accounts(session: Session) -> dict[AccountRecord, set[UnitKey]]:

@@ -9,19 +9,20 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.scheduling.ordering.failures import try_each
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
-from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns, surplus_fit_error
-from phalanx.scheduling.queue.demands import FifoBlocked, SurplusDemand, WaitReason
+from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
+from phalanx.scheduling.queue.demands import FifoBlocked, WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.refusals import refusal_now
 from phalanx.scheduling.units.unit import GangsUnit
 
 
 class BorrowerTurns:
     """Turns of one walk without the limits that lend. A unit that does not fit keeps its wait reason and verdict.
 
-    `may_borrow` is called for each gang group, with whether it fits. No unit borrows in an account that a start of another unit is
-    `promised` in: the account would exceed its share at that start.
+    `may_borrow` is called for each gang group, with whether it fits. No unit borrows in an account in which another
+    unit has a `promised` start: the account would exceed its share at that start.
     """
 
     def __init__(
@@ -102,8 +103,8 @@ class BorrowerTurns:
         self._add_surplus(unit)
 
     def _add_surplus(self, unit: QueuedUnit) -> None:
-        turns = self._surpluses.of(unit)
-        if turns and isinstance(self._session.unschedulable.get(unit.key, (None,))[0], SurplusDemand):
+        turns, waits = self._surpluses.of(unit), self._session.unschedulable.get(unit.key)
+        if turns and waits is not None and waits[0].for_surplus:
             del self._session.unschedulable[unit.key]  # the end of its turns decides
         for turn in turns:
             self._line.add_turn(turn)
@@ -116,10 +117,11 @@ class BorrowerTurns:
         if turn.members:
             self._line.add_turn(turn)
             return
-        demand, _ = session.unschedulable.get(unit.key, (None, None))
-        if isinstance(demand, SurplusDemand):
+        waits = session.unschedulable.get(unit.key)
+        fit_error = refusal_now(session, unit, waits[0]) if waits is not None and waits[0].for_surplus else None
+        if waits is not None and fit_error is not None:
             # The verdict names the limits that hold for units within their share.
-            session.refuse(unit, demand, surplus_fit_error(session, demand))
+            session.refuse(unit, waits[0], fit_error)
 
     def _end_wait(self, unit: QueuedUnit) -> None:
         session = self._session

@@ -241,9 +241,9 @@ class SchedulingQueue:
     def pop_first_unschedulable(
         self, demand: WaitReason, most: int, uncounted: Callable[[QueuedUnit], bool]
     ) -> Iterator[tuple[QueuedUnit, FitError]]:
-        """Remove and yield the first `most` unschedulable units with a demand, with their fit error; the `uncounted`
-        ones before them too.
+        """Remove and yield the first `most` unschedulable units with a demand, with their fit error.
 
+        The `uncounted` ones before them are yielded too.
         The caller adds them again.
         """
         while most > 0 and (group := self._groups.get(demand)) is not None and (key := group.first()) is not None:
