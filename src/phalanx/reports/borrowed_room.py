@@ -22,7 +22,7 @@ def usage_of_queues(session: Session) -> Usage:
 
 
 def borrowed_room(session: Session, usage: Usage, records: Iterable[PodRecord]) -> str:
-    """Return "runs on borrowed room: …" for pods whose queue exceeds its deserved share of a resource that they use;
+    """Return "runs on borrowed room: …" for pods with a resource of which their queue exceeds its deserved share;
     "" for others.
 
     Of several resources and levels it names the one with the largest excess.

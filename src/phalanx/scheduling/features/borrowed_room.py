@@ -111,9 +111,11 @@ class BorrowedRoom(CyclePlugin):
         demands = dict.fromkeys((*refused, *self._queue.waiting_demands())) if grown else refused
         candidates: dict[UnitKey, QueuedUnit] = {}
         for demand in demands:
+            units = refused.get(demand, [])
+            # The room of a promised start is open to its unit only, in its turn.
+            candidates |= {unit.key: unit for unit in units if unit.reserved}
             if not exceeds_share(session, demand):
                 continue
-            units = refused.get(demand, [])
             first = units[0] if units else self._queue.first_preemptor(demand)
             if first is None:
                 continue
@@ -196,22 +198,21 @@ def load_reclaims(features: CycleFeatures, reclaimed: Sequence[ReclaimedGang]) -
 
 
 def exceeds_share(session: Session, demand: WaitReason) -> bool:
-    """Return whether a limit that lends is in the way of a demand. True proves nothing for several charge paths."""
+    """Return whether a limit that lends is in the way of a demand for which the nodes could have room.
+
+    True proves nothing for several charge paths.
+    """
     parts = demand.separate_parts
     if parts:
         return any(exceeds_share(session, part) for part in parts)
-    quorums = demand.quorums
-    paths = {
-        charge_path
-        for quorum in quorums
-        for pods in quorum.members
-        if (charge_path := pods.charge_path) is not None and session.quota_check.lending_accounts(charge_path)
-    }
-    if not paths:
-        return False
-    if len(quorums) > 1 or len(paths) > 1:
-        return True
-    return not session.quota_check.room_for(paths.pop(), quorums[0].least_amounts())
+    quorums, quota_check = demand.quorums, session.quota_check
+    charge_paths = {pods.charge_path for quorum in quorums for pods in quorum.members}
+    lending = [path for path in charge_paths if path is not None and quota_check.lends(path)]
+    if len(quorums) != 1 or len(charge_paths) != 1 or not lending:
+        return bool(lending)
+    # In a full cluster this excludes nearly all demands at once.
+    copies = sum([session.placer.total_copies(pods.pod_class) for pods in quorums[0].members])
+    return copies >= quorums[0].total and not quota_check.room_for(lending[0], quorums[0].least_amounts())
 
 
 def _promised_accounts(session: Session) -> dict[AccountRecord, set[UnitKey]]:

@@ -65,6 +65,12 @@ class QuotaCheck:
         """Whether a limit that lends was found so far."""
         return bool(self._limits_of_borrowers)
 
+    def lends(self, charge_path: ChargePath) -> bool:
+        """Return whether a limit on the charge path lends."""
+        if charge_path not in self._account_limits:
+            self.account_limits(charge_path)
+        return charge_path in self._limits_of_borrowers
+
     def lending_accounts(self, charge_path: ChargePath) -> list[AccountRecord]:
         """Return the accounts on the charge path with a limit that lends."""
         return [each.account for each in self.account_limits(charge_path) if each.limit.lends]
