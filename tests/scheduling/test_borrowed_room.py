@@ -12,7 +12,7 @@ from phalanx.model.run_time import RunTime
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 
-from .scenario import Scenario
+from .scenario import Scenario, amounts
 
 pytestmark = pytest.mark.feature("borrowed-room")
 
@@ -186,6 +186,40 @@ class Stream:
         return len(self.world.placed("train")) == 6
 
 
+class TestAdmission:
+    def groups(self, *sizes: int) -> Scenario:
+        """Return a cluster with groups that await admission, in queues a, b, a, …; admitted ones get their pods."""
+        world = cluster()
+        for number, size in enumerate(sizes):
+            world.now += 1
+            least = amounts(gpu=size)
+            world.gang(
+                f"g{number}",
+                size,
+                queue="ab"[number % 2],
+                created=world.now,
+                admission=True,
+                admitted=False,
+                min_resources=least,
+            )
+        for _ in sizes:
+            world.run()
+            for number, size in enumerate(sizes):
+                if f"g{number}" in world.admissions and f"g{number}-0" not in world.state.pods:
+                    world.pods(f"g{number}", size, gang=f"g{number}", queue="ab"[number % 2], gpu=1)
+        return world.run()
+
+    def test_admitted_groups_above_their_shares_start_one_after_the_other(self) -> None:
+        world = self.groups(6, 6)
+        assert sorted(world.admissions) == ["g0", "g1"]
+        assert len(world.placed("g0")) == 6
+        world.gone(*(f"g0-{number}" for number in range(6))).no_gang("g0").run()
+        assert len(world.placed("g1")) == 6
+
+    def test_admission_stays_within_the_overcommitted_cluster(self) -> None:
+        assert sorted(self.groups(6, 6, 6).admissions) == ["g0", "g1"]
+
+
 class TestReclaim:
     def test_share_is_reclaimed_from_a_borrowing_gang_as_a_whole(self) -> None:
         world = two_gangs()
@@ -258,6 +292,7 @@ class TestReclaim:
         stream = Stream().reclaim().end()
         assert [entry.times for entry in backoff(stream.world).backoff.export()] == [1]
         stream.world.gone(*stream.world.waiting("train")).no_gang("train")
+        stream.world.now += 3600
         stream.world.job("next", 6, queue="a", gpu=1).run()
         stream.world.pods("again", 5, queue="b", gpu=1).run()
         assert [entry.uid for entry in backoff(stream.world).backoff.export()] == ["ns/next"]

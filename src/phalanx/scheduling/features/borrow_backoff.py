@@ -20,6 +20,8 @@ FIRST_DELAY = 300
 LONGEST_DELAY = 86_400
 # Seconds after its last reclaim when an entry expires.
 FORGOTTEN_AFTER = 7 * 86_400
+# The same for a gang that does not exist; a controller can create the members of a gang without an object again.
+_GONE_AFTER = 3600
 
 
 class ReclaimedGang(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,17 +84,13 @@ class BorrowBackoff:
         if gang.idle:
             self._put(msgspec.structs.replace(gang, idle=0))
 
-    def expire(self, now: int, exists: Iterable[str] | None = None) -> None:
-        """Remove old entries; with `exists` (uids) also the entries of all other gangs."""
-        kept = None if exists is None else set(exists)
-        ended = [
-            uid
-            for uid, gang in self._gangs.items()
-            if gang.last + FORGOTTEN_AFTER <= now or (kept is not None and uid not in kept)
-        ]
-        for uid in ended:
-            del self._gangs[uid]
-            self.version += 1
+    def expire(self, now: int, exists: Iterable[str]) -> None:
+        """Remove old entries, and soon the entries of gangs whose uid does not exist any more."""
+        kept = set(exists)
+        for uid, gang in list(self._gangs.items()):
+            if gang.last + (FORGOTTEN_AFTER if uid in kept else _GONE_AFTER) <= now:
+                del self._gangs[uid]
+                self.version += 1
 
     def _put(self, gang: ReclaimedGang) -> None:
         self._gangs[gang.uid] = gang

@@ -78,16 +78,24 @@ class BorrowedRoom(CyclePlugin):
     def published(self, session: Session) -> None:
         if not session.plan.complete:
             self._version = None
-        gangs: dict[GangKey, None] = {}
-        for evict in session.plan.evictions:
-            if evict.reason is EvictionReason.RECLAIMED and evict.gang is not None:
-                gangs[evict.gang] = None
+        reclaimed = dict.fromkeys(
+            evict.gang
+            for evict in session.plan.evictions
+            if evict.reason is EvictionReason.RECLAIMED and evict.gang is not None
+        )
+        if reclaimed:
+            self._record_reclaims(session, reclaimed)
+
+    def _record_reclaims(self, session: Session, gangs: Iterable[GangKey]) -> None:
+        """Start the back-off of gangs that were reclaimed as a whole from a queue that borrows."""
+        now = int(session.now)
         for key in gangs:
             record = self._state.gangs.get(key)
-            if record is not None and record.spec is not None and record.active < record.spec.min_member:
-                self.backoff.reclaimed(identity(record), int(session.now))
-        if gangs:
-            self.backoff.expire(int(session.now), map(identity, self._state.gangs.values()))
+            if record is None or record.spec is None or record.active >= record.spec.min_member:
+                continue
+            if session.quota_check.lends(session.charge_path(record)):
+                self.backoff.reclaimed(identity(record), now)
+        self.backoff.expire(now, map(identity, self._state.gangs.values()))
 
     @property
     def _due_of(self) -> dict[GangKey, int]:
