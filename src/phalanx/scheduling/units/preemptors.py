@@ -88,7 +88,8 @@ def _due(session: Session, member: PodRecord) -> int:
     if gang is None or _preempts_by_priority(session, gang) or session.plugin_runtime.policy.eviction.levels:
         return UNLIMITED
     charge_path = session.charge_path(member)
-    present = session.victim_classes().lowest_priority(session.state.victim_table())
+    table = session.state.victim_table()
+    present = session.victim_classes().lowest_priority(table)
     if not present.quotas and present.queues <= {charge_path.queue}:
         return 0  # nothing is lent
     return copies_within_share(session, charge_path, member.footprint.amounts)
