@@ -89,13 +89,14 @@ class TestIdleRoom:
         world.gone(*(f"first-{number}" for number in range(6))).run()
         assert world.placed() == [f"second-{number}" for number in range(6)]
 
-    def test_refused_borrower_of_an_interrupted_cycle_starts_in_the_next_one(self) -> None:
-        world = cluster().job("first", 6, queue="a", gpu=1).job("second", 6, queue="b", gpu=1)
-        world.pods("tiny", 200, queue="a", cpu=99)
-        steps = iter([False] * 2 + [True] * 1000)
-        world.cycle(lambda: next(steps))
-        world.run()
-        assert len(world.placed("first") + world.placed("second")) == 6
+    @pytest.mark.parametrize("stop", range(12))
+    def test_borrowers_start_after_a_cycle_that_was_interrupted_anywhere(self, stop: int) -> None:
+        world = cluster().job("wide", 8, 9, queue="a", gpu=1).job("gang", 6, queue="b", gpu=1)
+        world.pods("a", 2, queue="a", gpu=1).pods("b", 2, queue="b", gpu=1, memory="1Gi")
+        calls = iter(range(1000))
+        world.cycle(lambda: next(calls) >= stop)
+        world.settle()
+        assert len(world.placed()) == 10
 
 
 class TestLimits:

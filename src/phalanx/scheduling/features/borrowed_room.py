@@ -43,12 +43,16 @@ class BorrowedRoom(CyclePlugin):
         self._places = True
         # The version of the capacity at the last complete pass; None if a cycle ended before its pass.
         self._version: int | None = None
+        self._interrupted = False
         # The reclaimed units whose room is idle, with the time from which they borrow.
         self._due: dict[UnitKey, int] = {}
 
     def configure(self, policy: Policy) -> None:
         self._places = "allocate" in policy.actions
         self._version = None
+
+    def outdated(self) -> bool:
+        return self._interrupted
 
     def next_due(self) -> float | None:
         return min(self._due.values(), default=None)
@@ -76,7 +80,8 @@ class BorrowedRoom(CyclePlugin):
         return f"it was reclaimed and borrows again at {shown_moment(when)} if its room stays idle" if when else ""
 
     def published(self, session: Session) -> None:
-        if not session.plan.complete:
+        self._interrupted = self._places and not session.plan.complete
+        if self._interrupted:
             self._version = None
         reclaimed = dict.fromkeys(
             evict.gang
@@ -163,8 +168,8 @@ class BorrowedRoom(CyclePlugin):
         uids = self._reclaimed_of(unit)
         if not fits:
             self._room_used(uids)
-        if not (fits and uids):
-            return fits
+        if not (fits and uids) or not unit.band[0]:
+            return fits  # a gang that lost members is repaired at once
         when = max(self.backoff.room_idle(uid, int(session.now)) for uid in uids)
         if when > session.now:
             self._due[unit.key] = when

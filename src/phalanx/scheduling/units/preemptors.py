@@ -24,7 +24,7 @@ def preemptor_of(session: Session, unit: QueuedUnit) -> Preemptor | None:
 def least_preemptor_of(session: Session, unit: QueuedUnit, reason: WaitReason) -> Preemptor | None:
     """Return the preemptor with the smallest demand of a unit; None if its pods may not preempt."""
     if reason.for_surplus:
-        groups = _surplus_of(session, unit)
+        groups = (alike for alike in _surplus_of(session, unit) if _due(session, alike[0]))
         return next((surplus_preemptor(session, unit, alike[:1]) for alike in groups), None)
     return next(preemptors_of(session, unit, reason), None)
 
