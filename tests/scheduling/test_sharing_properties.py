@@ -94,7 +94,7 @@ def excesses(world: Scenario) -> dict[tuple[AccountKey, str, str], int]:
     for account in desk.session.ledger.accounts.values():
         for plugin in desk.session.plugin_runtime.plugins("limit"):
             ceiling = plugin.limit(desk.session, account)
-            for name, limit in ceiling.limits.items() if ceiling is not None else ():
+            for name, limit in ceiling.limits.items() if ceiling is not None and not ceiling.lends else ():
                 over = account.used.get(name, 0) - limit
                 if over > 0 and ceiling is not None:
                     found[account.key, ceiling.word, name] = over

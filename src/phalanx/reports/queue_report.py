@@ -12,6 +12,7 @@ from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueRep
 from phalanx.reports.account_report import AccountReport, amounts
 from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.refusals.refusal import pod_object
@@ -33,6 +34,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
     scheduler = Scheduler(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
+    load_reclaims(scheduler.features, promises.reclaimed)
     scheduler.observe(now)
     accounts = AccountReport(scheduler.new_session(now))
     queues = {record.key: accounts.queue(record) for record in accounts.queues()}

@@ -10,6 +10,7 @@ from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
 from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.forecasts import UnitStart
@@ -51,6 +52,7 @@ def start_entries(
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
+    load_reclaims(scheduler.features, promises.reclaimed)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     starts = [

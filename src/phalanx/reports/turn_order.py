@@ -13,6 +13,7 @@ from phalanx.model.decisions import Bind, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -74,6 +75,7 @@ def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promise
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
+    load_reclaims(scheduler.features, promises.reclaimed)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     session = scheduler.new_session(now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import islice
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
@@ -12,6 +13,7 @@ from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.counts import count_of, first_of
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.reports.admission_holders import admission_holders
+from phalanx.reports.borrowed_room import borrowed_room, usage_of_queues
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
 from phalanx.reports.gang_sentences import (
@@ -27,6 +29,7 @@ from phalanx.reports.run_times import run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
@@ -72,12 +75,15 @@ class WhyReport:
         scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
         rehearse_promises(scheduler.features, self._promises.promises)
+        load_reclaims(scheduler.features, self._promises.reclaimed)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # States before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         self._observed = ObservedPods(self._before, self._disruption_targets, self._state.schedulers)
+        usage = usage_of_queues(scheduler.new_session(now))
         plan = scheduler.cycle(now)
         session = scheduler.new_session(now)
+        self._borrowed_room = partial(borrowed_room, session, usage)
         self._domains, self._own_words = session.topology_domains, protected_pods_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
@@ -107,6 +113,7 @@ class WhyReport:
         if self._observed.describe_pod(answer, pod):
             if self._before[pod.uid] is MemberState.RUNNING:
                 answer.message += self._planned_eviction(record)
+                answer.append(self._borrowed_room([record]))
             return answer
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
@@ -143,6 +150,9 @@ class WhyReport:
         if answer.reason == AWAITING_ADMISSION:
             answer.append(admission_holders(self._state.gangs, record))
         prefix_placed_members(answer, self._counts[key])
+        if self._counts[key].bound + self._counts[key].running and not answer.state.over:
+            members = record.members.values()
+            answer.append(self._borrowed_room(each for each in members if self._before[each.pod.uid] in ACTIVE))
         return answer
 
     def composite(self, key: GangKey) -> WhyAnswer | None:

@@ -145,6 +145,9 @@ class Scheduler:
             if session.plan.complete:
                 stage(f"act_{action}")
                 self._act(session, action)
+        stage("act_lend")
+        if session.plan.complete:
+            self.features.lend(session, guarded)
         stage("act_evict_ended")
         if session.plan.complete:
             self.features.evict_ended(session, guarded)

@@ -10,12 +10,14 @@ import msgspec
 
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.features.borrow_backoff import decode_reclaims
 from phalanx.scheduling.reservations.stored import StoredReservation, decode, decode_starts
 from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource
 
 NAME = "reservations"
 DATA_KEY = "reservations.json"
 STARTS_KEY = "starts.json"
+RECLAIMS_KEY = "reclaims.json"
 WRITTEN_KEY = "written.json"
 
 
@@ -39,10 +41,11 @@ def promises_of(document: Mapping[str, Any]) -> Promises:
     origin = PromiseOrigin(
         PromiseSource.STORED, str(metadata.get("resourceVersion", "")), _written(str(data.get(WRITTEN_KEY, "")))
     )
-    problems = "; ".join(filter(None, [*faults, fault]))
+    reclaimed, fault_of_reclaims = decode_reclaims(str(data.get(RECLAIMS_KEY, "")))
+    problems = "; ".join(filter(None, [*faults, fault, fault_of_reclaims]))
     place = f"{metadata.get('namespace')}/{metadata.get('name')}"
     warning = f"configmap {place}, promised starts: {problems}" if problems else ""
-    return Promises(tuple(promises), starts, origin, warning)
+    return Promises(tuple(promises), starts, origin, warning, tuple(reclaimed))
 
 
 def encode_written(now: float, plan: int) -> str:

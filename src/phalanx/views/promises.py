@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import ToldStart
 from phalanx.scheduling.reservations.stored import StoredReservation, StoredStarts
@@ -73,13 +74,15 @@ class PromisedStart(msgspec.Struct, omit_defaults=True):
 class Promises(msgspec.Struct, frozen=True, dict=True):
     """All promised starts of a scheduler in the order of the plan, and the observed starts.
 
-    `warning` is the reason why all or some of them could not be read.
+    `warning` is the reason why all or some of them could not be read. `reclaimed` are the gangs with a back-off of
+    borrowing, which the same record has.
     """
 
     promises: tuple[StoredReservation, ...] = ()
     starts: StoredStarts = StoredStarts()
     origin: PromiseOrigin = PromiseOrigin()
     warning: str = ""
+    reclaimed: tuple[ReclaimedGang, ...] = ()
 
     @cached_property
     def _by_gang(self) -> dict[tuple[str, str], tuple[str, StoredReservation]]:

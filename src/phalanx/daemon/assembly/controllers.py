@@ -28,6 +28,7 @@ from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.ledger_check import LedgerCheck
 from phalanx.kube.own_objects import name_prefix
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
+from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
@@ -60,11 +61,14 @@ def build_stored_state(core: Core, writes: Writes) -> StoredState:
     place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
     # Without the feature in the registry, this instance takes part in no cycle and stores nothing.
     starts = features.get(StartReservations) or StartReservations(core.state, core.scheduler.queue)
+    borrowed_room = features.get(BorrowedRoom) or BorrowedRoom(core.state, core.scheduler.queue)
     defragmentation = features.get(Defragmentation) or Defragmentation()
     return StoredState(
         UsageRecord(client, pool, place, core.scheduler.history, time.time, prefix=prefix),
         starts,
-        ReservationRecord(client, pool, place, starts.promised, starts.observed_starts, prefix=prefix),
+        ReservationRecord(
+            client, pool, place, starts.promised, starts.observed_starts, borrowed_room.backoff, prefix=prefix
+        ),
         DefragmentationRecord(
             client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix
         ),

@@ -1,4 +1,4 @@
-"""Promised starts and granted advance reservations, stored in a ConfigMap across restarts."""
+"""Promised starts, granted advance reservations and reclaimed gangs, stored in a ConfigMap across restarts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
+from phalanx.scheduling.features.borrow_backoff import (
+    BorrowBackoff,
+    ReclaimedGang,
+    decode_reclaims,
+    encode_reclaims,
+)
 from phalanx.scheduling.reservations.stored import (
     StoredGrant,
     StoredReservation,
@@ -21,13 +27,14 @@ from phalanx.scheduling.reservations.stored import (
     encode,
     encode_starts,
 )
-from phalanx.views.promise_record import DATA_KEY, NAME, STARTS_KEY, WRITTEN_KEY, encode_written
+from phalanx.views.promise_record import DATA_KEY, NAME, RECLAIMS_KEY, STARTS_KEY, WRITTEN_KEY, encode_written
 
 log = logging.getLogger(__name__)
 
 # A ConfigMap holds 1 MB.
 MOST_BYTES = 700_000
 _MOST_BYTES_OF_STARTS = 200_000
+_MOST_RECLAIMED_GANGS = 500
 
 
 class ReservationRecord:
@@ -44,6 +51,7 @@ class ReservationRecord:
         namespace: str,
         promises: Callable[[], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant]]],
         starts: Callable[[], StoredStarts],
+        backoff: BorrowBackoff | None = None,
         *,
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
@@ -53,8 +61,10 @@ class ReservationRecord:
         self._pool = pool
         self._promises = promises
         self._starts = starts
+        self._backoff = backoff if backoff is not None else BorrowBackoff()
         self._now = now
-        self._written = 0
+        # Versions of the plan and of the back-off.
+        self._written = (0, 0)
         self._data: dict[str, str] = {}
         self._writing = False
         # Stored grants by name.
@@ -70,14 +80,17 @@ class ReservationRecord:
         texts = await self._object.read()
         if not texts:
             return [], StoredStarts(), []
-        self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY) if key in texts}
+        self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY, RECLAIMS_KEY) if key in texts}
         promises, faults = decode(self._data.get(DATA_KEY, ""))
         grants, grant_faults = decode_grants(self._data.get(DATA_KEY, ""))
         self._grants = {grant.name: grant for grant in grants}
         starts, fault_of_starts = decode_starts(self._data.get(STARTS_KEY, ""))
+        reclaimed, fault_of_reclaims = decode_reclaims(self._data.get(RECLAIMS_KEY, ""))
+        self._restore(reclaimed)
         for key, fault in (
             *((DATA_KEY, fault) for fault in (*faults, *grant_faults)),
             (STARTS_KEY, fault_of_starts),
+            (RECLAIMS_KEY, fault_of_reclaims),
         ):
             if fault:
                 self._object.complain(f"key {key}: {fault}")
@@ -87,9 +100,16 @@ class ReservationRecord:
             log.info("%d advance reservations are restored", len(grants))
         return promises, starts, grants
 
+    def _restore(self, reclaimed: list[ReclaimedGang]) -> None:
+        if reclaimed:
+            self._backoff.load(reclaimed)
+            self._written = (0, self._backoff.version)
+            log.info("%d reclaimed gangs are restored", len(reclaimed))
+
     def save(self) -> None:
-        """Submit a write of changed promised starts."""
-        version, promises, grants = self._promises()
+        """Submit a write of changed promised starts and reclaimed gangs."""
+        plan_version, promises, grants = self._promises()
+        version, reclaimed = (plan_version, self._backoff.version), self._backoff.export()
         if version == self._written or self._writing:
             return
         self._writing = True
@@ -101,10 +121,12 @@ class ReservationRecord:
                 data = {DATA_KEY: encode(stored, grants)}
                 if (starts := self._starts()) != StoredStarts():
                     data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
+                if reclaimed or RECLAIMS_KEY in self._data:
+                    data[RECLAIMS_KEY] = encode_reclaims(reclaimed, _MOST_RECLAIMED_GANGS)
                 news = {key: text for key, text in data.items() if text != self._data.get(key)}
                 if news:
                     # Views show the age of the record. A new time alone is no reason to write.
-                    written = {WRITTEN_KEY: encode_written(self._now(), version)}
+                    written = {WRITTEN_KEY: encode_written(self._now(), plan_version)}
                     await self._object.put(news | written, data | written)
                     self._data |= news
             except (ApiError, ConnectionLost) as error:
@@ -116,7 +138,7 @@ class ReservationRecord:
                 self._grants = {grant.name: grant for grant in grants}
             finally:
                 self._writing = False
-            if self._promises()[0] != version:
+            if (self._promises()[0], self._backoff.version) != version:
                 self.save()
 
         self._pool.submit(Urgency.STATUS, write)

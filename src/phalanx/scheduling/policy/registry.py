@@ -19,6 +19,7 @@ from phalanx.scheduling.actions.reserve import reserve
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
+from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
 from phalanx.scheduling.features.past_use import PastUse
 from phalanx.scheduling.features.placeholders import PlaceholderExpiry
@@ -141,6 +142,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         PlaceholderExpiry(state),
         AdmissionLapse(state),
         UnplaceableUnits(state, queue),
+        BorrowedRoom(state, queue),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
         RejectingNodes(history.node_backoff),

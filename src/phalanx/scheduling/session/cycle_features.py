@@ -118,6 +118,9 @@ class CycleFeatures:
         for feature in self._at["refused"] if refused else ():
             feature.refused(session, refused)
 
+    def lend(self, session: Session, guarded: Guarded) -> None:
+        self._call_guarded("lend", session, guarded)
+
     def evict_ended(self, session: Session, guarded: Guarded) -> None:
         self._call_guarded("evict_ended", session, guarded)
 

@@ -152,6 +152,10 @@ class CyclePlugin:
         """Handle units that could not be placed in their turn and are unschedulable now."""
         raise NotImplementedError
 
+    def lend(self, session: Session) -> None:
+        """Place waiting units in room that no unit within its limits can use, after the actions."""
+        raise NotImplementedError
+
     def evict_ended(self, session: Session) -> None:
         """Evict pods beyond their time limit, after the actions."""
         raise NotImplementedError

@@ -147,6 +147,9 @@ class OfferedFeature(CyclePlugin):
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
         self._call("refused", partial(self.feature.refused, session, list(units)), None, session)
 
+    def lend(self, session: Session) -> None:
+        self._call("lend", partial(self.feature.lend, session), None, session)
+
     def evict_ended(self, session: Session) -> None:
         self._call("evict_ended", partial(self.feature.evict_ended, session), None, session)
 

@@ -76,6 +76,15 @@ class ReclaimRule(msgspec.Struct, frozen=True):
     drf: bool = False
     shares: tuple[tuple[AccountLimits, ...], ...] = ()
 
+    def within_surplus(self) -> ReclaimRule:
+        """Return the rule for victims whose removal keeps the accounts at the limits that they exceed now."""
+        floors: list[AccountLimits] = []
+        for over in self.must_exceed:
+            holding = future_holdings(over.account)
+            exceeded = {name: limit for name, limit in over.limits.items() if holding.get(name, 0) > limit}
+            floors.append(AccountLimits(over.account, exceeded, frozenset(exceeded)))
+        return msgspec.structs.replace(self, must_keep=(*self.must_keep, *floors))
+
     def excess_at(self, holdings: Holdings) -> float:
         """Return the excess at the given usage of accounts."""
         return excess_of(self.shares, holdings) if self.shares else self.excess

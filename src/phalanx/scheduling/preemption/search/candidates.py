@@ -97,6 +97,8 @@ class Candidates:
         )
         candidates = builder.victims_of(records)
         candidates = [victim for victim in candidates if not victim.whole or self._may_go_as_a_whole(victim)]
+        if self._preemptor.surplus:
+            candidates = list(_victims_of_surplus(candidates))
         orders = session.plugin_runtime.plugins("victim_order")
         for victim in candidates:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
@@ -197,6 +199,17 @@ class Candidates:
             if len(rows) == 1:
                 on_row.setdefault(rows.pop(), []).append(victim)
         return [on_row[row] for row in sorted(on_row)]
+
+
+def _victims_of_surplus(candidates: Iterable[VictimCandidate]) -> Iterator[VictimCandidate]:
+    """Yield the candidates that surplus can evict: surplus, and whole gangs and pods on their own whose accounts
+    keep their shares."""
+    for victim in candidates:
+        if victim.dispensable is None:
+            if victim.preempted:
+                continue
+            victim.rules = {charge_path: rule.within_surplus() for charge_path, rule in victim.rules.items()}
+        yield victim
 
 
 class CandidateNodes:
