@@ -12,7 +12,8 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.maintenance import MaintenanceSignal, MaintenanceWindow
 from phalanx.model.node import Node
 from phalanx.model.node_load import NodeLoad
-from phalanx.model.pod import Pod
+from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.topology import HyperNode
 
 
@@ -134,6 +135,24 @@ class NodesMeasured(msgspec.Struct, frozen=True):
     gone: tuple[str, ...] = ()
 
 
+class PodRejected(msgspec.Struct, frozen=True):
+    """Rejection of a pod by the kubelet of its node at `at` (seconds since the epoch), with the reason that the
+    kubelet gave.
+    """
+
+    node: str
+    reason: str
+    namespace: str
+    pod_class: PodClass
+    at: int
+
+
+class NodeBackoffsRestored(msgspec.Struct, frozen=True):
+    """Back-offs of nodes that another process has recorded."""
+
+    entries: tuple[NodeBackoffEntry, ...]
+
+
 class AllocatorFact(msgspec.Struct, frozen=True):
     """Fact for the allocator of one kind of resource on nodes (`ClusterState.nodes.allocators`)."""
 
@@ -166,6 +185,8 @@ ClusterEvent = (
     | AdvanceReservationUpdated
     | AdvanceReservationRemoved
     | NodeSignalled
+    | PodRejected
+    | NodeBackoffsRestored
     | AllocatorFact
     | NodesMeasured
 )

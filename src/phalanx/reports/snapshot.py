@@ -47,6 +47,7 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
 from phalanx.model.events import ClusterEvent
 from phalanx.model.eviction_condition import ToldEviction
+from phalanx.reports.stored_backoffs import read_backoffs
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
 T = TypeVar("T")
@@ -191,6 +192,9 @@ async def read_cluster(
     loads = await measure(client)
     if loads is not None:
         snapshot.apply_events([loads])
+    backoffs = await read_backoffs(client, lease_namespace, names)
+    snapshot.apply_events(backoffs.events)
+    snapshot.missing += backoffs.faults
     return snapshot
 
 

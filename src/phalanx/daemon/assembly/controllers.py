@@ -17,6 +17,7 @@ from phalanx.daemon.controllers.defragmentation_record import DefragmentationRec
 from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindowController
+from phalanx.daemon.controllers.node_backoff_record import NodeBackoffRecord
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
@@ -26,8 +27,8 @@ from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.ledger_check import LedgerCheck
 from phalanx.kube.own_objects import name_prefix
+from phalanx.model.events import PodRejected
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
-from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
@@ -39,6 +40,7 @@ class StoredState(msgspec.Struct, frozen=True, eq=False):
     reservations: ReservationRecord
     defragmentation: DefragmentationRecord
     policy: PolicyRecord
+    node_backoff: NodeBackoffRecord
 
 
 class Controllers(msgspec.Struct, frozen=True, eq=False):
@@ -54,7 +56,7 @@ class Controllers(msgspec.Struct, frozen=True, eq=False):
     ledger_check: LedgerCheck
 
 
-def build_stored_state(core: Core, writes: Writes) -> StoredState:
+def build_stored_state(core: Core, writes: Writes, execution: Execution, observation: Observation) -> StoredState:
     client, pool, options, features = writes.client, writes.pool, core.options, core.scheduler.features
     place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
     # Without the feature in the registry, this instance takes part in no cycle and stores nothing.
@@ -68,6 +70,16 @@ def build_stored_state(core: Core, writes: Writes) -> StoredState:
             client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix
         ),
         PolicyRecord(client, pool, place, lambda: core.policy_file.text, scheduler_names=options.scheduler_names),
+        NodeBackoffRecord(
+            client,
+            pool,
+            place,
+            core.state.nodes.backoff,
+            execution.troubles,
+            observation.observer.apply_event,
+            time.time,
+            prefix=prefix,
+        ),
     )
 
 
@@ -82,13 +94,12 @@ def build_controllers(
     client, pool, state, intake, telemetry = writes.client, writes.pool, core.state, core.intake, core.telemetry
     event_publisher, evict, kinds = status.event_publisher, execution.executor.evict, observation.observer.kinds
 
-    def pod_rejected(node: str, reason: str) -> None:
-        telemetry.refused_by_kubelet(reason)
-        if (nodes := core.scheduler.features.get(RejectingNodes)) is not None:
-            nodes.rejected(node, time.time())
+    def pod_rejected(event: PodRejected) -> None:
+        telemetry.refused_by_kubelet(event.reason)
+        observation.observer.apply_event(event)
 
     return Controllers(
-        KubeletRejections(state, pod_rejected),
+        KubeletRejections(state, pod_rejected, time.time),
         PartialGangs(state, event_publisher, evict, time.time),
         RunTimeExceeded(
             state, event_publisher, telemetry.run_time_exceeded, core.parts.verdict_published, time.time

@@ -26,6 +26,7 @@ class Execution(msgspec.Struct, frozen=True, eq=False):
     preparations: Preparations
     evictor: Evictor
     hub_lease: HubLease
+    troubles: ProvisioningTroubles
 
 
 def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution:
@@ -63,4 +64,4 @@ def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution
         wake=wake,
         failures=core.failures,
     )
-    return Execution(executor, preparations, evictor, hub_lease)
+    return Execution(executor, preparations, evictor, hub_lease, troubles)

@@ -41,13 +41,24 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             "defragmentation", load=stored.defragmentation.load, save=lambda last: stored.defragmentation.save()
         ),
         ServicePart(
+            "back-off of nodes",
+            load=stored.node_backoff.load,
+            save=lambda last: stored.node_backoff.save(),
+        ),
+        ServicePart(
             "policy record",
             Runs.AFTER_FIRST_PLAN,
             run=hooks.write_policy,
             load=stored.policy.load,
             check=stored.policy.save,
         ),
-        ServicePart("kubelet rejections", pod_seen=controllers.kubelet_rejections.pod_seen),
+        ServicePart(
+            "kubelet rejections",
+            pod_seen=controllers.kubelet_rejections.pod_seen,
+            pod_gone=controllers.kubelet_rejections.pod_gone,
+            warnings=controllers.kubelet_rejections.report,
+            bind_warnings=controllers.kubelet_rejections.pods_bound,
+        ),
         # The executor before telemetry: reports of the executor about a pod precede the last count of that pod.
         ServicePart(
             "executor",

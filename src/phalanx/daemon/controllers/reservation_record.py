@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from phalanx.daemon.controllers.own_config_map import LeftAlone, OwnConfigMap
-from phalanx.execution.writes import Urgency, WritePool
+from phalanx.execution.record_writes import RecordWrites
+from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
@@ -50,13 +51,12 @@ class ReservationRecord:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "starts are promised again", retry)
-        self._pool = pool
         self._promises = promises
         self._starts = starts
         self._now = now
         self._written = 0
         self._data: dict[str, str] = {}
-        self._writing = False
+        self._writes = RecordWrites(pool, self._write)
         # Stored grants by name.
         self._grants: dict[str, StoredGrant] = {}
 
@@ -89,37 +89,34 @@ class ReservationRecord:
 
     def save(self) -> None:
         """Submit a write of changed promises."""
+        if self._promises()[0] != self._written:
+            self._writes.submit()
+
+    async def _write(self) -> None:
         version, promises, grants = self._promises()
-        if version == self._written or self._writing:
+        if version == self._written:
             return
-        self._writing = True
-
-        async def write() -> None:
-            try:
-                # Grants come first: they are few, and a lost grant is not granted again.
-                stored = _within(promises, MOST_BYTES - len(encode([], grants)))
-                data = {DATA_KEY: encode(stored, grants)}
-                if (starts := self._starts()) != StoredStarts():
-                    data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
-                news = {key: text for key, text in data.items() if text != self._data.get(key)}
-                if news:
-                    # Views show the age of the record. A new time alone is no reason to write.
-                    written = {WRITTEN_KEY: encode_written(self._now(), version)}
-                    await self._object.put(news | written, data | written)
-                    self._data |= news
-            except (ApiError, ConnectionLost) as error:
-                self._object.complain(f"is not written: {error}")
-            except LeftAlone as error:
-                self._object.complain(str(error))
-            else:
-                self._written = version
-                self._grants = {grant.name: grant for grant in grants}
-            finally:
-                self._writing = False
-            if self._promises()[0] != version:
-                self.save()
-
-        self._pool.submit(Urgency.STATUS, write)
+        try:
+            # Grants come first: they are few, and a lost grant is not granted again.
+            stored = _within(promises, MOST_BYTES - len(encode([], grants)))
+            data = {DATA_KEY: encode(stored, grants)}
+            if (starts := self._starts()) != StoredStarts():
+                data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
+            news = {key: text for key, text in data.items() if text != self._data.get(key)}
+            if news:
+                # Views show the age of the record. A new time alone is no reason to write.
+                written = {WRITTEN_KEY: encode_written(self._now(), version)}
+                await self._object.put(news | written, data | written)
+                self._data |= news
+        except (ApiError, ConnectionLost) as error:
+            self._object.complain(f"is not written: {error}")
+        except LeftAlone as error:
+            self._object.complain(str(error))
+        else:
+            self._written = version
+            self._grants = {grant.name: grant for grant in grants}
+        if self._promises()[0] != version:
+            self._writes.submit()
 
 
 def _within(promises: Sequence[StoredReservation], most: int) -> list[StoredReservation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
@@ -15,24 +15,19 @@ class RejectingNodes(CyclePlugin):
 
     name = "rejecting-nodes"
 
-    def __init__(self, backoff: NodeBackoff) -> None:
-        self._backoff = backoff
+    def __init__(self, state: ClusterState) -> None:
+        self._backoff = state.nodes.backoff
         self._next_end: float | None = None
-        self._changed = False
-
-    def rejected(self, node: str, now: float) -> float:
-        """Record that a node's kubelet rejected a bound pod; return the end of the node's back-off."""
-        self._changed = True
-        return self._backoff.refused(node, now)
+        self._version = self._backoff.version
 
     def outdated(self) -> bool:
-        return self._changed
+        return self._version != self._backoff.version
 
     def next_due(self) -> float | None:
         return self._next_end
 
     def advance(self, now: float) -> None:
-        self._changed = False
+        self._version = self._backoff.version
 
     def published(self, session: Session) -> None:
         self._next_end = self._backoff.next_end(session.now)

@@ -143,7 +143,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         UnplaceableUnits(state, queue),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
-        RejectingNodes(history.node_backoff),
+        RejectingNodes(state),
         StartReservations(state, queue),
         Defragmentation(),
     )

@@ -1,0 +1,148 @@
+"""Back-offs of nodes in a ConfigMap, which another process loads."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.cluster.volumes.supply import REFUSED, VOLUMES
+from phalanx.daemon.controllers.node_backoff_record import (
+    MOST_ENTRIES,
+    PROVISIONING_KEY,
+    REJECTIONS_KEY,
+    NodeBackoffRecord,
+)
+from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
+from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.client import KubeClient
+from phalanx.kube.retry import RetryPolicy
+from phalanx.model.events import AllocatorFact, NodeUpdated, PodRejected
+from phalanx.model.pod import PodClass
+from phalanx.model.volumes import StorageClass, UnboundClaim
+from tests.cluster_content import node
+
+from .test_provisioning_troubles import Clock
+from .test_usage_record import ConfigMaps
+
+NAME = "phalanx-node-backoff"
+NOW = 1_800_000_000
+CPU = PodClass(requests=(("cpu", 1000),))
+
+
+class Process:
+    """One run of the scheduler, with only its back-offs."""
+
+    def __init__(self, api: ConfigMaps, now: float = NOW) -> None:
+        self.now, self.state, self.pool, self.clock = now, ClusterState(), WritePool(concurrency=2), Clock()
+        self.state.apply(NodeUpdated(node()))
+        self.state.apply(AllocatorFact(VOLUMES, StorageClass("late", "csi")))
+        self.troubles = ProvisioningTroubles(self.state, lambda: None, self.clock.later, lambda: self.now)
+        self.record = NodeBackoffRecord(
+            KubeClient(ClusterConfig("http://maps.invalid"), transports=lambda *_, **__: api),
+            self.pool,
+            "kube-system",
+            self.state.nodes.backoff,
+            self.troubles,
+            self.state.apply,
+            lambda: self.now,
+            retry=RetryPolicy(attempts=2, base=0.0001),
+        )
+
+    async def begin(self) -> Process:
+        await self.record.load()
+        return self
+
+    async def save(self) -> None:
+        self.record.save()
+        await self.pool.drained()
+
+    def reject(self, namespace: str = "one", reason: str = "OutOfcpu") -> None:
+        self.state.apply(PodRejected("n1", reason, namespace, CPU, int(self.now)))
+
+    def closed(self, namespace: str) -> bool:
+        self.state.nodes.backoff.backed_off(self.now)
+        return bool(self.state.nodes.backoff.closed_to(CPU, namespace))
+
+    def avoided(self, size: int) -> bool:
+        """Return whether the node is avoided for a claim of this size."""
+        pod_class = self.state.classes.record(PodClass(volumes=(UnboundClaim("late", size),)))
+        row = self.state.nodes.row("n1")
+        reasons = self.state.nodes.allocators[VOLUMES].explain(pod_class.spec, slice(None))
+        return REFUSED in [text for text, rows in reasons if rows[row]]
+
+
+@pytest.mark.parametrize("reason", ["OutOfcpu", "TopologyAffinityError"])
+async def test_node_is_closed_to_the_same_pods_after_a_restart(reason: str) -> None:
+    api = ConfigMaps()
+    first = await Process(api).begin()
+    first.reject(reason=reason)
+    await first.save()
+    second = await Process(api, NOW + 5).begin()
+    assert (second.closed("one"), second.closed("two")) == (True, False)
+    second.now = NOW + 30
+    assert not second.closed("one")
+
+
+async def test_repeated_rejection_after_a_restart_closes_the_node_for_longer() -> None:
+    api = ConfigMaps()
+    first = await Process(api).begin()
+    first.reject()
+    await first.save()
+    second = await Process(api, NOW + 40).begin()
+    second.reject()
+    assert second.state.nodes.backoff.next_end(NOW + 40) == NOW + 100
+
+
+async def test_failed_provisioning_is_avoided_after_a_restart_until_its_end() -> None:
+    api = ConfigMaps()
+    first = await Process(api).begin()
+    for _ in range(3):
+        first.troubles.provisioning_failed("late", "n1", 10)
+    await first.save()
+    second = await Process(api, NOW + 6).begin()
+    assert (second.avoided(10), second.avoided(9)) == (True, False)
+    assert second.clock.waits == [10.0]
+    second.clock.ring()
+    assert not second.avoided(10)
+    third = await Process(api, NOW + 16).begin()
+    assert not third.avoided(10)
+
+
+async def test_nothing_is_written_without_a_new_rejection() -> None:
+    api = ConfigMaps()
+    first = await Process(api).begin()
+    await first.save()
+    assert api.objects == {}
+    first.reject()
+    await first.save()
+    second = await Process(api).begin()
+    api.writes.clear()
+    second.reject()
+    await second.save()
+    assert api.writes == []
+
+
+async def test_entries_that_end_last_are_stored_if_there_are_too_many() -> None:
+    api = ConfigMaps()
+    process = await Process(api).begin()
+    for number in range(MOST_ENTRIES + 10):
+        process.now = NOW + number
+        process.reject(namespace=f"n{number}", reason="NodePorts")
+    await process.save()
+    entries = json.loads(api.objects[NAME]["data"][REJECTIONS_KEY])["entries"]
+    assert len(entries) == MOST_ENTRIES
+    assert min(entry["until"] for entry in entries) == NOW + 10 + 30
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 1, "entries": [1, {"until": -1}]}'])
+async def test_unreadable_record_is_an_empty_one(text: str) -> None:
+    api = ConfigMaps()
+    api.objects[NAME] = {"metadata": {"name": NAME}, "data": {REJECTIONS_KEY: text, PROVISIONING_KEY: text}}
+    process = await Process(api).begin()
+    assert process.state.nodes.backoff.entries() == ()
+    process.reject()
+    await process.save()
+    assert "OutOfcpu" in api.objects[NAME]["data"][REJECTIONS_KEY]
