@@ -14,10 +14,12 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
 from phalanx.scheduling.reservations.stored import (
     StoredGrant,
+    StoredLoss,
     StoredReservation,
     StoredStarts,
     decode,
     decode_grants,
+    decode_losses,
     decode_starts,
     encode,
     encode_starts,
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 # A ConfigMap holds 1 MB.
 MOST_BYTES = 700_000
 _MOST_BYTES_OF_STARTS = 200_000
+# A loss needs up to 1 kB.
+MOST_LOSSES = 100
 
 
 class ReservationRecord:
@@ -43,7 +47,9 @@ class ReservationRecord:
         client: KubeClient,
         pool: WritePool,
         namespace: str,
-        promises: Callable[[], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant]]],
+        promises: Callable[
+            [], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant], Sequence[StoredLoss]]
+        ],
         starts: Callable[[], StoredStarts],
         *,
         prefix: str = "phalanx",
@@ -65,18 +71,19 @@ class ReservationRecord:
         stored = self._grants.get(name)
         return stored is not None and (stored.uid, stored.phase, stored.start) == (uid, phase, start)
 
-    async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant]]:
+    async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant], list[StoredLoss]]:
         """Load the stored promises; retry while the API server is unreachable."""
         texts = await self._object.read()
         if not texts:
-            return [], StoredStarts(), []
+            return [], StoredStarts(), [], []
         self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY) if key in texts}
         promises, faults = decode(self._data.get(DATA_KEY, ""))
         grants, grant_faults = decode_grants(self._data.get(DATA_KEY, ""))
         self._grants = {grant.name: grant for grant in grants}
+        losses, loss_faults = decode_losses(self._data.get(DATA_KEY, ""))
         starts, fault_of_starts = decode_starts(self._data.get(STARTS_KEY, ""))
         for key, fault in (
-            *((DATA_KEY, fault) for fault in (*faults, *grant_faults)),
+            *((DATA_KEY, fault) for fault in (*faults, *grant_faults, *loss_faults)),
             (STARTS_KEY, fault_of_starts),
         ):
             if fault:
@@ -85,7 +92,7 @@ class ReservationRecord:
             log.info("%d promised starts are restored", len(promises))
         if grants:
             log.info("%d advance reservations are restored", len(grants))
-        return promises, starts, grants
+        return promises, starts, grants, losses
 
     def save(self) -> None:
         """Submit a write of changed promises."""
@@ -93,13 +100,14 @@ class ReservationRecord:
             self._writes.submit()
 
     async def _write(self) -> None:
-        version, promises, grants = self._promises()
+        version, promises, grants, losses = self._promises()
         if version == self._written:
             return
         try:
             # Grants come first: they are few, and a lost grant is not granted again.
-            stored = _within(promises, MOST_BYTES - len(encode([], grants)))
-            data = {DATA_KEY: encode(stored, grants)}
+            lost = losses[:MOST_LOSSES]
+            stored = _within(promises, MOST_BYTES - len(encode([], grants, lost)))
+            data = {DATA_KEY: encode(stored, grants, lost)}
             if (starts := self._starts()) != StoredStarts():
                 data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
             news = {key: text for key, text in data.items() if text != self._data.get(key)}

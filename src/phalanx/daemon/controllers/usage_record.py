@@ -52,11 +52,10 @@ class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 class UsageRecord:
     """Storage of the usage history.
 
-    It is loaded once before the first plan, and changes are written at most once a period, but at once if a pod waits
-    for a spent budget. Accounts are spread over
-    objects `PREFIX-usage-<n>` (see own_objects) and stay in their object. The stored data has the amount and its
-    start, so decay and ended windows need no write: without changes only a checkpoint of the current usage is
-    written, every few minutes.
+    It is loaded once before the first plan, and changes are written at most once a period, but at once if a pod
+    waits for a spent budget. Accounts are spread over objects `PREFIX-usage-<n>` (see own_objects) and stay
+    there. The stored data has the amount and its start, so decay and ended windows need no write: without
+    changes only a checkpoint of the current usage is written, every few minutes.
     """
 
     def __init__(

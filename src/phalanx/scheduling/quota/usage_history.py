@@ -172,7 +172,7 @@ class UsageHistory:
         self._write_down(entry, self._moment(now), entry.base.held)
 
     def shows_as_spent(self, usage: AccountUsage, now: float) -> bool:
-        """Return whether a history by itself shows that the budget of its account is spent in the present window."""
+        """Return whether a history by itself shows that its account's budget is spent in the present window."""
         entry, moment = self._entries.get(usage.key), self._moment(now)
         budget = entry.budget if entry is not None else None
         if budget is None or usage.window != moment - moment % (budget.window * 1000):
