@@ -41,7 +41,7 @@ from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot, disruption_target_of
-from phalanx.reports.stored_backoffs import read_backoffs
+from phalanx.reports.stored_history import read_backoffs
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import GangState

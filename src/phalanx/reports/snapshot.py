@@ -47,7 +47,7 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
 from phalanx.model.events import ClusterEvent
 from phalanx.model.eviction_condition import ToldEviction
-from phalanx.reports.stored_backoffs import read_backoffs
+from phalanx.reports.stored_history import read_backoffs
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
 T = TypeVar("T")

@@ -138,7 +138,7 @@ class _NodeQuestion:
         from phalanx.cli.listing.progress import Progress
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.nodes.node_list import read_nodes
-        from phalanx.reports.stored_backoffs import read_backoffs
+        from phalanx.reports.stored_history import read_backoffs
 
         policy, _ = await self._read_policy(client)
         arguments, invocation = self._arguments, self._invocation

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,18 +19,27 @@ from phalanx.daemon.controllers.defragmentation_record import DefragmentationRec
 from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindowController
-from phalanx.daemon.controllers.node_backoff_record import NodeBackoffRecord
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
+from phalanx.daemon.controllers.recent_history_record import (
+    EVICTIONS_KEY,
+    PROVISIONING_KEY,
+    REJECTIONS_KEY,
+    HistorySection,
+    RecentHistoryRecord,
+)
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.ledger_check import LedgerCheck
+from phalanx.daemon.provisioning_troubles import StoredTrouble
 from phalanx.kube.own_objects import name_prefix
-from phalanx.model.events import PodRejected
+from phalanx.model.events import NodeBackoffsRestored, PodRejected
+from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
+from phalanx.scheduling.session.eviction_log import NotedEvictions
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
@@ -40,7 +51,7 @@ class StoredState(msgspec.Struct, frozen=True, eq=False):
     reservations: ReservationRecord
     defragmentation: DefragmentationRecord
     policy: PolicyRecord
-    node_backoff: NodeBackoffRecord
+    recent_history: RecentHistoryRecord
 
 
 class Controllers(msgspec.Struct, frozen=True, eq=False):
@@ -70,15 +81,32 @@ def build_stored_state(core: Core, writes: Writes, execution: Execution, observa
             client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix
         ),
         PolicyRecord(client, pool, place, lambda: core.policy_file.text, scheduler_names=options.scheduler_names),
-        NodeBackoffRecord(
-            client,
-            pool,
-            place,
-            core.state.nodes.backoff,
-            execution.troubles,
-            observation.observer.apply_event,
-            time.time,
-            prefix=prefix,
+        RecentHistoryRecord(client, pool, place, _history_sections(core, execution, observation), prefix=prefix),
+    )
+
+
+def _history_sections(
+    core: Core, execution: Execution, observation: Observation
+) -> tuple[HistorySection[Any], ...]:
+    """Return the recent events that a restart must not forget."""
+    backoff, troubles, evictions = (
+        core.state.nodes.backoff,
+        execution.troubles,
+        core.scheduler.cycle_history.evictions,
+    )
+
+    def restore_rejections(entries: Sequence[NodeBackoffEntry]) -> None:
+        observation.observer.apply_event(NodeBackoffsRestored(tuple(entries)))
+
+    return (
+        HistorySection(
+            REJECTIONS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_rejections
+        ),
+        HistorySection(
+            PROVISIONING_KEY, StoredTrouble, lambda: troubles.version, troubles.stored, troubles.restore
+        ),
+        HistorySection(
+            EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
         ),
     )
 

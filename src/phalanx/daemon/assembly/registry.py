@@ -44,9 +44,9 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             "defragmentation", load=stored.defragmentation.load, save=lambda last: stored.defragmentation.save()
         ),
         ServicePart(
-            "back-off of nodes",
-            load=stored.node_backoff.load,
-            save=lambda last: stored.node_backoff.save(),
+            "recent history",
+            load=stored.recent_history.load,
+            save=lambda last: stored.recent_history.save(),
         ),
         ServicePart(
             "policy record",

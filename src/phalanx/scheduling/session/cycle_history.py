@@ -14,7 +14,7 @@ from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 class CycleHistory:
     """`history` is the past usage of accounts, `timers` are the last rounds of periodic plugins. `evictions` are
     the recent evictions per account, `no_solutions` the searches for victims without a result. `searches` is the
-    observer of searches. Only `history` survives a restart: the others cover minutes.
+    observer of searches. The process stores `history` and `evictions`; the others are computed again.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:

@@ -1,34 +1,41 @@
-"""Back-offs of nodes in a ConfigMap, which another process loads."""
+"""Recent rejections, failed provisioning and evictions in a ConfigMap, which another process loads."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.volumes.supply import REFUSED, VOLUMES
-from phalanx.daemon.controllers.node_backoff_record import (
+from phalanx.daemon.controllers.recent_history_record import (
+    EVICTIONS_KEY,
     MOST_ENTRIES,
     PROVISIONING_KEY,
     REJECTIONS_KEY,
-    NodeBackoffRecord,
+    HistorySection,
+    RecentHistoryRecord,
 )
-from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
+from phalanx.daemon.provisioning_troubles import ProvisioningTroubles, StoredTrouble
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.retry import RetryPolicy
-from phalanx.model.events import AllocatorFact, NodeUpdated, PodRejected
+from phalanx.model.account import AccountKey, EvictionRate, Tree
+from phalanx.model.events import AllocatorFact, NodeBackoffsRestored, NodeUpdated, PodRejected
+from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.model.pod import PodClass
 from phalanx.model.volumes import StorageClass, UnboundClaim
+from phalanx.scheduling.session.eviction_log import EvictionLog, NotedEvictions
 from tests.cluster_content import node
 
 from .test_provisioning_troubles import Clock
 from .test_usage_record import ConfigMaps
 
-NAME = "phalanx-node-backoff"
+NAME = "phalanx-recent-history"
 NOW = 1_800_000_000
+TEAM = AccountKey(Tree.QUEUE, "team")
 CPU = PodClass(requests=(("cpu", 1000),))
 
 
@@ -39,16 +46,32 @@ class Process:
         self.now, self.state, self.pool, self.clock = now, ClusterState(), WritePool(concurrency=2), Clock()
         self.state.apply(NodeUpdated(node()))
         self.state.apply(AllocatorFact(VOLUMES, StorageClass("late", "csi")))
+        self.evictions = EvictionLog()
         self.troubles = ProvisioningTroubles(self.state, lambda: None, self.clock.later, lambda: self.now)
-        self.record = NodeBackoffRecord(
+        self.record = RecentHistoryRecord(
             KubeClient(ClusterConfig("http://maps.invalid"), transports=lambda *_, **__: api),
             self.pool,
             "kube-system",
-            self.state.nodes.backoff,
-            self.troubles,
-            self.state.apply,
-            lambda: self.now,
+            self._sections(),
             retry=RetryPolicy(attempts=2, base=0.0001),
+        )
+
+    def _sections(self) -> tuple[HistorySection[Any], ...]:
+        backoff, troubles, evictions = self.state.nodes.backoff, self.troubles, self.evictions
+        return (
+            HistorySection(
+                REJECTIONS_KEY,
+                NodeBackoffEntry,
+                lambda: backoff.version,
+                backoff.entries,
+                lambda entries: self.state.apply(NodeBackoffsRestored(tuple(entries))),
+            ),
+            HistorySection(
+                PROVISIONING_KEY, StoredTrouble, lambda: troubles.version, troubles.stored, troubles.restore
+            ),
+            HistorySection(
+                EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
+            ),
         )
 
     async def begin(self) -> Process:
@@ -109,6 +132,22 @@ async def test_failed_provisioning_is_avoided_after_a_restart_until_its_end() ->
     assert not second.avoided(10)
     third = await Process(api, NOW + 16).begin()
     assert not third.avoided(10)
+
+
+async def test_evictions_count_against_the_rate_after_a_restart() -> None:
+    api = ConfigMaps()
+    first = await Process(api).begin()
+    for pods in (1, 1):
+        first.evictions.note(TEAM, NOW, pods)
+    first.evictions.note(TEAM, NOW + 60, 1)
+    await first.save()
+    second = await Process(api, NOW + 100).begin()
+    rate = EvictionRate(3, 600)
+    assert second.evictions.count(TEAM, NOW + 100, 600) == 3
+    assert second.evictions.free_at(TEAM, NOW + 100, rate) == NOW + 600
+    api.writes.clear()
+    await second.save()
+    assert api.writes == []
 
 
 async def test_nothing_is_written_without_a_new_rejection() -> None:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from phalanx.cluster.volumes.supply import VOLUMES
-from phalanx.daemon.controllers.node_backoff_record import (
+from phalanx.daemon.controllers.recent_history_record import (
     NAME,
     PROVISIONING_KEY,
     REJECTIONS_KEY,
-    decode_rejections,
-    decode_troubles,
+    decode,
 )
+from phalanx.daemon.provisioning_troubles import StoredTrouble
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
@@ -46,8 +46,8 @@ async def read_backoffs(
             raise
         return StoredBackoffs()
     data, now = document.get("data") or {}, time.time()
-    entries, faults = decode_rejections(str(data.get(REJECTIONS_KEY, "")))
-    troubles, further_faults = decode_troubles(str(data.get(PROVISIONING_KEY, "")))
+    entries, faults = decode(str(data.get(REJECTIONS_KEY, "")), NodeBackoffEntry)
+    troubles, further_faults = decode(str(data.get(PROVISIONING_KEY, "")), StoredTrouble)
     rejections = tuple(entry for entry in entries if entry.until > now)
     return StoredBackoffs(
         rejections,
