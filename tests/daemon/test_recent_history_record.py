@@ -8,29 +8,25 @@ from typing import Any
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.cluster.volumes.supply import REFUSED, VOLUMES
 from phalanx.daemon.controllers.recent_history_record import (
+    BACKOFFS_KEY,
     EVICTIONS_KEY,
     MOST_ENTRIES,
-    PROVISIONING_KEY,
-    REJECTIONS_KEY,
     HistorySection,
     RecentHistoryRecord,
 )
-from phalanx.daemon.provisioning_troubles import ProvisioningTroubles, StoredTrouble
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.account import AccountKey, EvictionRate, Tree
-from phalanx.model.events import AllocatorFact, NodeBackoffsRestored, NodeUpdated, PodRejected
+from phalanx.model.events import NodeBackoffsRestored, NodeUpdated, PodRejected, ProvisioningFailed
 from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.model.pod import PodClass
-from phalanx.model.volumes import StorageClass, UnboundClaim
+from phalanx.model.volumes import UnboundClaim
 from phalanx.scheduling.session.eviction_log import EvictionLog, NotedEvictions
 from tests.cluster_content import node
 
-from .test_provisioning_troubles import Clock
 from .test_usage_record import ConfigMaps
 
 NAME = "phalanx-recent-history"
@@ -39,15 +35,18 @@ TEAM = AccountKey(Tree.QUEUE, "team")
 CPU = PodClass(requests=(("cpu", 1000),))
 
 
+def claim(size: int) -> PodClass:
+    """Return the class of a pod with a claim that is not provisioned yet."""
+    return PodClass(volumes=(UnboundClaim("late", size),))
+
+
 class Process:
     """One run of the scheduler, with only its back-offs."""
 
     def __init__(self, api: ConfigMaps, now: float = NOW) -> None:
-        self.now, self.state, self.pool, self.clock = now, ClusterState(), WritePool(concurrency=2), Clock()
+        self.now, self.state, self.pool = now, ClusterState(), WritePool(concurrency=2)
         self.state.apply(NodeUpdated(node()))
-        self.state.apply(AllocatorFact(VOLUMES, StorageClass("late", "csi")))
         self.evictions = EvictionLog()
-        self.troubles = ProvisioningTroubles(self.state, lambda: None, self.clock.later, lambda: self.now)
         self.record = RecentHistoryRecord(
             KubeClient(ClusterConfig("http://maps.invalid"), transports=lambda *_, **__: api),
             self.pool,
@@ -57,17 +56,14 @@ class Process:
         )
 
     def _sections(self) -> tuple[HistorySection[Any], ...]:
-        backoff, troubles, evictions = self.state.nodes.backoff, self.troubles, self.evictions
+        backoff, evictions = self.state.nodes.backoff, self.evictions
         return (
             HistorySection(
-                REJECTIONS_KEY,
+                BACKOFFS_KEY,
                 NodeBackoffEntry,
                 lambda: backoff.version,
                 backoff.entries,
                 lambda entries: self.state.apply(NodeBackoffsRestored(tuple(entries))),
-            ),
-            HistorySection(
-                PROVISIONING_KEY, StoredTrouble, lambda: troubles.version, troubles.stored, troubles.restore
             ),
             HistorySection(
                 EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
@@ -85,16 +81,9 @@ class Process:
     def reject(self, namespace: str = "one", reason: str = "OutOfcpu") -> None:
         self.state.apply(PodRejected("n1", reason, namespace, CPU, int(self.now)))
 
-    def closed(self, namespace: str) -> bool:
-        self.state.nodes.backoff.backed_off(self.now)
-        return bool(self.state.nodes.backoff.closed_to(CPU, namespace))
-
-    def avoided(self, size: int) -> bool:
-        """Return whether the node is avoided for a claim of this size."""
-        pod_class = self.state.classes.record(PodClass(volumes=(UnboundClaim("late", size),)))
-        row = self.state.nodes.row("n1")
-        reasons = self.state.nodes.allocators[VOLUMES].explain(pod_class.spec, slice(None))
-        return REFUSED in [text for text, rows in reasons if rows[row]]
+    def closed(self, namespace: str, pod_class: PodClass = CPU) -> bool:
+        self.state.nodes.backoff.advance(self.now)
+        return bool(self.state.nodes.backoff.closed_to(pod_class, namespace))
 
 
 @pytest.mark.parametrize("reason", ["OutOfcpu", "TopologyAffinityError"])
@@ -122,16 +111,13 @@ async def test_repeated_rejection_after_a_restart_closes_the_node_for_longer() -
 async def test_failed_provisioning_is_avoided_after_a_restart_until_its_end() -> None:
     api = ConfigMaps()
     first = await Process(api).begin()
-    for _ in range(3):
-        first.troubles.provisioning_failed("late", "n1", 10)
+    for second in (0, 4, 12):
+        first.state.apply(ProvisioningFailed("n1", "one", "late", 10, NOW + second))
     await first.save()
-    second = await Process(api, NOW + 6).begin()
-    assert (second.avoided(10), second.avoided(9)) == (True, False)
-    assert second.clock.waits == [10.0]
-    second.clock.ring()
-    assert not second.avoided(10)
-    third = await Process(api, NOW + 16).begin()
-    assert not third.avoided(10)
+    second_process = await Process(api, NOW + 20).begin()
+    assert second_process.closed("one", claim(10))
+    assert not second_process.closed("one", claim(9))
+    assert second_process.state.nodes.backoff.next_end(NOW + 20) == NOW + 28
 
 
 async def test_evictions_count_against_the_rate_after_a_restart() -> None:
@@ -171,7 +157,7 @@ async def test_entries_that_end_last_are_stored_if_there_are_too_many() -> None:
         process.now = NOW + number
         process.reject(namespace=f"n{number}", reason="NodePorts")
     await process.save()
-    entries = json.loads(api.objects[NAME]["data"][REJECTIONS_KEY])["entries"]
+    entries = json.loads(api.objects[NAME]["data"][BACKOFFS_KEY])["entries"]
     assert len(entries) == MOST_ENTRIES
     assert min(entry["until"] for entry in entries) == NOW + 10 + 30
 
@@ -179,9 +165,9 @@ async def test_entries_that_end_last_are_stored_if_there_are_too_many() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 1, "entries": [1, {"until": -1}]}'])
 async def test_unreadable_record_is_an_empty_one(text: str) -> None:
     api = ConfigMaps()
-    api.objects[NAME] = {"metadata": {"name": NAME}, "data": {REJECTIONS_KEY: text, PROVISIONING_KEY: text}}
+    api.objects[NAME] = {"metadata": {"name": NAME}, "data": {BACKOFFS_KEY: text}}
     process = await Process(api).begin()
     assert process.state.nodes.backoff.entries() == ()
     process.reject()
     await process.save()
-    assert "OutOfcpu" in api.objects[NAME]["data"][REJECTIONS_KEY]
+    assert "OutOfcpu" in api.objects[NAME]["data"][BACKOFFS_KEY]

@@ -16,6 +16,7 @@ from phalanx.cluster.nodes.backoff import (
 from phalanx.model.events import NodeBackoffsRestored, PodRejected
 from phalanx.model.node_rejection import BackoffScope, NodeBackoffEntry
 from phalanx.model.pod import PodClass
+from phalanx.model.volumes import UnboundClaim
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.forecasts import forecast_starts
 from phalanx.scheduling.start_reservations.plugin import plan_of
@@ -167,9 +168,58 @@ def test_old_rejections_are_forgotten() -> None:
     backoff = NodeBackoff()
     backoff.reject("n", "OutOfcpu", "one", CPU, NOW)
     later = NOW + FORGOTTEN_AFTER
-    assert backoff.backed_off(later) == ()
+    assert backoff.advance(later) == (set(), False)
     assert backoff.reject("n", "OutOfcpu", "one", CPU, later) == later + FIRST_REST
     assert len(backoff.entries()) == 1
+
+
+def claim(size: int, storage_class: str = "late", node: str = "") -> PodClass:
+    return PodClass(volumes=(UnboundClaim(storage_class, size, node=node),))
+
+
+def closed(backoff: NodeBackoff, namespace: str, pod_class: PodClass, now: float = NOW) -> bool:
+    backoff.advance(now)
+    return bool(backoff.closed_to(pod_class, namespace))
+
+
+def test_failed_provisioning_closes_the_node_to_such_claims_of_the_namespace() -> None:
+    backoff = NodeBackoff()
+    backoff.fail_provisioning("n", "one", "late", 10, NOW)
+    assert closed(backoff, "one", claim(10))
+    assert closed(backoff, "one", claim(11))
+    # A smaller volume can still be possible, and a volume that is being provisioned stays where it is.
+    assert not closed(backoff, "one", claim(9))
+    assert not closed(backoff, "one", claim(10, node="n"))
+    assert not closed(backoff, "one", claim(10, "other"))
+    assert not closed(backoff, "two", claim(10))
+
+
+def test_failed_provisioning_in_two_namespaces_closes_the_node_to_all_such_claims() -> None:
+    backoff = NodeBackoff()
+    backoff.fail_provisioning("n", "one", "late", 1, NOW)
+    backoff.fail_provisioning("n", "two", "late", 10, NOW + 1)
+    assert closed(backoff, "three", claim(10), NOW + 1)
+    assert not closed(backoff, "three", claim(9), NOW + 1)
+
+
+def test_pause_after_failed_provisioning_grows_and_is_short() -> None:
+    backoff, now, pauses = NodeBackoff(), NOW, []
+    for _ in range(6):
+        until = backoff.fail_provisioning("n", "one", "late", 10, now)
+        pauses.append(until - now)
+        now = until
+    assert pauses == [4, 8, 16, 32, 60, 60]
+
+
+def test_only_the_rows_of_the_node_are_filtered_again() -> None:
+    world = two_tenants()
+    before = world.scheduler.placer.invalidations
+    until = reject(world, "best", "one-0")
+    world.within("one").pod("one-1", cpu=1).run()
+    assert world.where("one-1") == "next"
+    later(world, until)
+    assert world.within("one").pod("one-2", cpu=1).run().where("one-2") == "best"
+    assert world.scheduler.placer.invalidations == before
 
 
 def test_resource_that_the_pod_does_not_request_limits_the_back_off_to_its_class() -> None:
@@ -179,5 +229,5 @@ def test_resource_that_the_pod_does_not_request_limits_the_back_off_to_its_class
     assert [entry.scope for entry in backoff.entries()] == [
         BackoffScope("n", "OutOf", "one", pod_class=class_digest(CPU))
     ]
-    backoff.backed_off(NOW)
+    backoff.advance(NOW)
     assert backoff.closed_to(GPU, "one") == []

@@ -31,6 +31,7 @@ from phalanx.model.events import (
     PodRejected,
     PodRemoved,
     PodUpdated,
+    ProvisioningFailed,
 )
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
@@ -93,7 +94,7 @@ class ClusterState:
             case NamespaceLabelled(namespace, labels):
                 self.pods.reclassify(self.nodes.affinity.label(namespace, labels))
                 self._changes.may_fit()
-            case PodRejected() | NodeBackoffsRestored():
+            case PodRejected() | ProvisioningFailed() | NodeBackoffsRestored():
                 self._node_backed_off(event)
             case AllocatorFact(allocator, fact):
                 self._changes.version += 1
@@ -160,14 +161,17 @@ class ClusterState:
             self.ledger.book(record)
             self.pods.mark_changed(record)
 
-    def _node_backed_off(self, event: PodRejected | NodeBackoffsRestored) -> None:
+    def _node_backed_off(self, event: PodRejected | ProvisioningFailed | NodeBackoffsRestored) -> None:
         """Update the back-off of nodes. Pods of a namespace with rejections have classes of their own."""
         backoff = self.nodes.backoff
         last, version = backoff.namespaces(), backoff.version
-        if isinstance(event, PodRejected):
-            backoff.reject(event.node, event.reason, event.namespace, event.pod_class, event.at)
-        else:
-            backoff.restore(event.entries)
+        match event:
+            case PodRejected(node, reason, namespace, pod_class, at):
+                backoff.reject(node, reason, namespace, pod_class, at)
+            case ProvisioningFailed(node, namespace, storage_class, size, at):
+                backoff.fail_provisioning(node, namespace, storage_class, size, at)
+            case NodeBackoffsRestored(entries):
+                backoff.restore(entries)
         if changed := last ^ backoff.namespaces():
             self.pods.separate_namespaces(changed, backoff.namespaces())
         self._changes.version += backoff.version > version

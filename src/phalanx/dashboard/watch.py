@@ -451,7 +451,7 @@ class ClusterWatch:
             return
         self._usage.missing += [*self._promises.warnings(time.time()), *backoffs.faults]
         if self._observer is not None:
-            self._observer.apply_event(NodeBackoffsRestored(backoffs.rejections))
+            self._observer.apply_event(NodeBackoffsRestored(backoffs.entries))
         if loads is not None and self._observer is not None:
             self._observer.apply_event(loads)
 

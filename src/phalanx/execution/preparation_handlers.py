@@ -14,7 +14,8 @@ from phalanx.model.volumes import BindClaim
 
 
 def preparation_handlers(
-    client: PooledClient, unprovisioned: Callable[[str, str, int], None]
+    client: PooledClient, unprovisioned: Callable[[str, str, str, int], None]
 ) -> Mapping[type[Preparation], Handler]:
-    """`unprovisioned(storage class, node, bytes)` learns where a volume could not be made."""
+    """Return the handlers by kind. `unprovisioned(namespace, storage class, node, bytes)` is called when a volume
+    could not be provisioned."""
     return {BindClaim: VolumeBinding(client, unprovisioned), AllocateClaim: ClaimAllocation(client)}

@@ -147,6 +147,18 @@ class PodRejected(msgspec.Struct, frozen=True):
     at: int
 
 
+class ProvisioningFailed(msgspec.Struct, frozen=True):
+    """Failure to provision a volume of a storage class and `size` (bytes) for a pod of a namespace on a node, at
+    `at` (seconds since the epoch).
+    """
+
+    node: str
+    namespace: str
+    storage_class: str
+    size: int
+    at: int
+
+
 class NodeBackoffsRestored(msgspec.Struct, frozen=True):
     """Back-offs of nodes that another process has recorded."""
 
@@ -186,6 +198,7 @@ ClusterEvent = (
     | AdvanceReservationRemoved
     | NodeSignalled
     | PodRejected
+    | ProvisioningFailed
     | NodeBackoffsRestored
     | AllocatorFact
     | NodesMeasured

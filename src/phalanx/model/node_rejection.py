@@ -25,11 +25,17 @@ REJECTION_REASONS: Final = frozenset(
 )
 
 
+#: Reason of a node for which a volume could not be provisioned.
+PROVISIONING_FAILED: Final = "ProvisioningFailed"
+
+
 class BackoffScope(msgspec.Struct, frozen=True, order=True):
     """Pods that a node does not accept for some time.
 
-    A `resource` limits the scope to pods that request it, `pod_class` to the pods of one class (a digest), and
-    `namespace` to those of one namespace ("" for none of the three). `reason` is the kubelet's.
+    A `resource` limits the scope to pods that request it, `pod_class` to the pods of one class (a digest),
+    `storage_class` to pods with a claim of this class and at least `size` bytes that is not provisioned yet, and
+    `namespace` to those of one namespace ("" for none of the four). `reason` is the kubelet's, or
+    PROVISIONING_FAILED.
     """
 
     node: str
@@ -37,6 +43,8 @@ class BackoffScope(msgspec.Struct, frozen=True, order=True):
     namespace: str = ""
     resource: str = ""
     pod_class: str = ""
+    storage_class: str = ""
+    size: int = 0
 
 
 class NodeBackoffEntry(msgspec.Struct, frozen=True, order=True):

@@ -45,7 +45,7 @@ from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
-from phalanx.model.events import ClusterEvent
+from phalanx.model.events import ClusterEvent, NodeBackoffsRestored
 from phalanx.model.eviction_condition import ToldEviction
 from phalanx.reports.stored_history import read_backoffs
 from phalanx.scheduling.quota.usage_history import AccountUsage
@@ -193,7 +193,7 @@ async def read_cluster(
     if loads is not None:
         snapshot.apply_events([loads])
     backoffs = await read_backoffs(client, lease_namespace, names)
-    snapshot.apply_events(backoffs.events)
+    snapshot.apply_events([NodeBackoffsRestored(backoffs.entries)])
     snapshot.missing += backoffs.faults
     return snapshot
 

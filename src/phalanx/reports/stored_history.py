@@ -1,4 +1,4 @@
-"""Reader of the scheduler's record of nodes in back-off, for dry runs and lists of nodes."""
+"""Reader of the nodes in back-off in the scheduler's record, for dry runs and lists of nodes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from phalanx.cluster.volumes.supply import VOLUMES
 from phalanx.daemon.controllers.recent_history_record import (
+    BACKOFFS_KEY,
     NAME,
-    PROVISIONING_KEY,
-    REJECTIONS_KEY,
     decode,
 )
-from phalanx.daemon.provisioning_troubles import StoredTrouble
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import name_prefix
-from phalanx.model.events import AllocatorFact, ClusterEvent, NodeBackoffsRestored
 from phalanx.model.node_rejection import NodeBackoffEntry
-from phalanx.model.volumes import ProvisioningTrouble
 
 
-class StoredBackoffs(msgspec.Struct):
-    """Back-offs that are in force, the events that state them, and one sentence for each fault of the record."""
+class StoredBackoffs(msgspec.Struct, frozen=True):
+    """Back-offs that are in force, and one sentence for each fault of the record."""
 
-    rejections: tuple[NodeBackoffEntry, ...] = ()
-    events: tuple[ClusterEvent, ...] = ()
+    entries: tuple[NodeBackoffEntry, ...] = ()
     faults: tuple[str, ...] = ()
 
 
@@ -46,18 +40,6 @@ async def read_backoffs(
             raise
         return StoredBackoffs()
     data, now = document.get("data") or {}, time.time()
-    entries, faults = decode(str(data.get(REJECTIONS_KEY, "")), NodeBackoffEntry)
-    troubles, further_faults = decode(str(data.get(PROVISIONING_KEY, "")), StoredTrouble)
-    rejections = tuple(entry for entry in entries if entry.until > now)
-    return StoredBackoffs(
-        rejections,
-        (
-            NodeBackoffsRestored(rejections),
-            *(
-                AllocatorFact(VOLUMES, ProvisioningTrouble(trouble.storage_class, trouble.node, trouble.size))
-                for trouble in troubles
-                if trouble.until > now
-            ),
-        ),
-        tuple(f"configmap {namespace}/{name}: {fault}" for fault in (*faults, *further_faults)),
-    )
+    entries, faults = decode(str(data.get(BACKOFFS_KEY, "")), NodeBackoffEntry)
+    in_force = tuple(entry for entry in entries if entry.until > now)
+    return StoredBackoffs(in_force, tuple(f"configmap {namespace}/{name}: {fault}" for fault in faults))

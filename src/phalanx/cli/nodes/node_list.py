@@ -150,7 +150,7 @@ class _NodeQuestion:
                 arguments.pool_label,
                 dialect_options(policy),
                 progress.advanced,
-                backoffs.rejections,
+                backoffs.entries,
             )
         return [
             node

@@ -17,23 +17,38 @@ from hashlib import blake2b
 
 import msgspec
 
-from phalanx.model.node_rejection import OUT_OF, REJECTION_REASONS, BackoffScope, NodeBackoffEntry
+from phalanx.model.node_rejection import (
+    OUT_OF,
+    PROVISIONING_FAILED,
+    REJECTION_REASONS,
+    BackoffScope,
+    NodeBackoffEntry,
+)
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import PODS
+from phalanx.model.volumes import UnboundClaim
 
 # Seconds: first back-off of a scope, doubled at each rejection up to the longest; an entry expires after the last.
 FIRST_REST = 30
 LONGEST_REST = 480
 FORGOTTEN_AFTER = 3600
+# The same after failed provisioning of a volume. The first is longer than the first pause of a failed pod, or the
+# pod would get the same node again. It is short, as a failure can be brief and the node the only one.
+FIRST_STORAGE_REST = 4
+LONGEST_STORAGE_REST = 60
 
 
 class NodeBackoff:
-    """Back-offs by scope; times are in seconds since the epoch. `version` counts the changes of entries."""
+    """Back-offs by scope; times are in seconds since the epoch. `version` counts the changes of entries, `active`
+    states whether any node was in back-off at the last `advance`.
+    """
 
     def __init__(self) -> None:
         self.version = 0
+        self.active = False
         self._entries: dict[BackoffScope, NodeBackoffEntry] = {}
-        # Scopes in back-off at the last call of `backed_off`, by namespace ("" for all pods).
+        # Scopes in back-off at the last `advance`, and the same by namespace ("" for all pods).
+        self._scopes: frozenset[BackoffScope] = frozenset()
         self._active: dict[str, list[BackoffScope]] = {}
 
     # changes
@@ -53,6 +68,39 @@ class NodeBackoff:
             self._extend(BackoffScope(node, reason, resource=resource), now)
         return until
 
+    def fail_provisioning(self, node: str, namespace: str, storage_class: str, size: int, now: int) -> int:
+        """Record that no volume of this class and size (bytes) could be provisioned on a node for a pod of this
+        namespace; return the end of the back-off.
+
+        Owners of claims can provoke this too, so only failures in two namespaces close the node to all pods with
+        such claims, of the size at which both have failed.
+        """
+        self._drop_expired(now)
+        scope = BackoffScope(node, PROVISIONING_FAILED, namespace, storage_class=storage_class, size=size)
+        others = [
+            other.size
+            for other, entry in self._entries.items()
+            if (other.node, other.storage_class) == (node, storage_class)
+            and other.namespace not in ("", namespace)
+            and entry.until > now
+        ]
+        if others:
+            self._extend(msgspec.structs.replace(scope, namespace="", size=max(size, min(others))), now)
+        return self._extend(scope, now)
+
+    def advance(self, now: float) -> tuple[set[str], bool]:
+        """Advance the time; return (nodes with scopes that have begun or ended, whether any has ended)."""
+        if not self._entries and not self._scopes:
+            return set(), False
+        former = self._scopes
+        self._scopes = frozenset(scope for scope, entry in self._entries.items() if entry.until > now)
+        if self._scopes == former:
+            return set(), False
+        self.active, self._active = bool(self._scopes), {}
+        for scope in sorted(self._scopes):
+            self._active.setdefault(scope.namespace, []).append(scope)
+        return {scope.node for scope in self._scopes ^ former}, bool(former - self._scopes)
+
     def restore(self, entries: Iterable[NodeBackoffEntry]) -> None:
         """Add stored entries. A scope with a later rejection keeps its entry."""
         for entry in entries:
@@ -67,7 +115,10 @@ class NodeBackoff:
         if now <= entry.last and now < until:
             return until
         if until <= now:
-            until, times = now + min(LONGEST_REST, FIRST_REST * 2 ** min(times, 10)), times + 1
+            first, longest = (
+                (FIRST_STORAGE_REST, LONGEST_STORAGE_REST) if scope.storage_class else (FIRST_REST, LONGEST_REST)
+            )
+            until, times = now + min(longest, first * 2 ** min(times, 10)), times + 1
         self._entries[scope] = NodeBackoffEntry(scope, until, max(entry.last, now), times)
         self.version += 1
         return until
@@ -90,22 +141,8 @@ class NodeBackoff:
         """Return the namespaces that any entry is limited to."""
         return {scope.namespace for scope in self._entries if scope.namespace}
 
-    def in_force(self, now: float) -> tuple[NodeBackoffEntry, ...]:
-        """Return the sorted entries of scopes that are in back-off."""
-        return tuple(sorted(entry for entry in self._entries.values() if entry.until > now))
-
-    def backed_off(self, now: float) -> tuple[BackoffScope, ...]:
-        """Return the sorted scopes in back-off; `closed_to` uses them until the next call."""
-        scopes = tuple(entry.scope for entry in self.in_force(now)) if self._entries else ()
-        self._active = {}
-        for scope in scopes:
-            self._active.setdefault(scope.namespace, []).append(scope)
-        return scopes
-
     def closed_to(self, pod_class: PodClass, namespace: str) -> list[BackoffScope]:
-        """Return the scopes in back-off that contain pods of a class and namespace."""
-        if not self._active:
-            return []
+        """Return the scopes in back-off that contain pods of a class and namespace, as of the last `advance`."""
         scopes = [*self._active.get("", ()), *(self._active.get(namespace, ()) if namespace else ())]
         return [scope for scope in scopes if _contains(scope, pod_class)]
 
@@ -151,6 +188,14 @@ def class_digest(pod_class: PodClass) -> str:
 def _contains(scope: BackoffScope, pod_class: PodClass) -> bool:
     if scope.resource:
         return _uses(pod_class, scope.resource)
+    if scope.storage_class:
+        return any(
+            isinstance(need, UnboundClaim)
+            and not need.node
+            and need.storage_class == scope.storage_class
+            and need.size >= scope.size
+            for need in pod_class.volumes
+        )
     return class_digest(pod_class) == scope.pod_class
 
 

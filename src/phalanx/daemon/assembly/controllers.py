@@ -23,9 +23,8 @@ from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.recent_history_record import (
+    BACKOFFS_KEY,
     EVICTIONS_KEY,
-    PROVISIONING_KEY,
-    REJECTIONS_KEY,
     HistorySection,
     RecentHistoryRecord,
 )
@@ -34,7 +33,6 @@ from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.ledger_check import LedgerCheck
-from phalanx.daemon.provisioning_troubles import StoredTrouble
 from phalanx.kube.own_objects import name_prefix
 from phalanx.model.events import NodeBackoffsRestored, PodRejected
 from phalanx.model.node_rejection import NodeBackoffEntry
@@ -67,7 +65,7 @@ class Controllers(msgspec.Struct, frozen=True, eq=False):
     ledger_check: LedgerCheck
 
 
-def build_stored_state(core: Core, writes: Writes, execution: Execution, observation: Observation) -> StoredState:
+def build_stored_state(core: Core, writes: Writes, observation: Observation) -> StoredState:
     client, pool, options, features = writes.client, writes.pool, core.options, core.scheduler.features
     place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
     # Without the feature in the registry, this instance takes part in no cycle and stores nothing.
@@ -81,30 +79,19 @@ def build_stored_state(core: Core, writes: Writes, execution: Execution, observa
             client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix
         ),
         PolicyRecord(client, pool, place, lambda: core.policy_file.text, scheduler_names=options.scheduler_names),
-        RecentHistoryRecord(client, pool, place, _history_sections(core, execution, observation), prefix=prefix),
+        RecentHistoryRecord(client, pool, place, _history_sections(core, observation), prefix=prefix),
     )
 
 
-def _history_sections(
-    core: Core, execution: Execution, observation: Observation
-) -> tuple[HistorySection[Any], ...]:
+def _history_sections(core: Core, observation: Observation) -> tuple[HistorySection[Any], ...]:
     """Return the recent events that a restart must not forget."""
-    backoff, troubles, evictions = (
-        core.state.nodes.backoff,
-        execution.troubles,
-        core.scheduler.cycle_history.evictions,
-    )
+    backoff, evictions = core.state.nodes.backoff, core.scheduler.cycle_history.evictions
 
-    def restore_rejections(entries: Sequence[NodeBackoffEntry]) -> None:
+    def restore_backoffs(entries: Sequence[NodeBackoffEntry]) -> None:
         observation.observer.apply_event(NodeBackoffsRestored(tuple(entries)))
 
     return (
-        HistorySection(
-            REJECTIONS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_rejections
-        ),
-        HistorySection(
-            PROVISIONING_KEY, StoredTrouble, lambda: troubles.version, troubles.stored, troubles.restore
-        ),
+        HistorySection(BACKOFFS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_backoffs),
         HistorySection(
             EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
         ),

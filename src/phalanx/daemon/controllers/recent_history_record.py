@@ -25,19 +25,18 @@ VERSION = 1
 MOST_ENTRIES = 600
 
 #: Keys of the sections in the ConfigMap.
-REJECTIONS_KEY = "rejections.json"
-PROVISIONING_KEY = "provisioning.json"
+BACKOFFS_KEY = "node-backoffs.json"
 EVICTIONS_KEY = "evictions.json"
 
 
-class Entry(Protocol):
+class HistoryEntry(Protocol):
     """Entry of a section; it limits decisions until a time, in seconds since the epoch."""
 
     @property
     def until(self) -> float: ...
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=HistoryEntry)
 
 
 class HistorySection(msgspec.Struct, Generic[E], frozen=True, eq=False):
@@ -58,7 +57,7 @@ class RecentHistoryRecord:
         client: KubeClient,
         pool: WritePool,
         namespace: str,
-        sections: Sequence[HistorySection[Entry]],
+        sections: Sequence[HistorySection[HistoryEntry]],
         *,
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
@@ -105,7 +104,7 @@ class RecentHistoryRecord:
         return tuple(section.version() for section in self._sections)
 
 
-def encode(entries: Iterable[Entry]) -> str:
+def encode(entries: Iterable[HistoryEntry]) -> str:
     """Return the text of a section, with as many of the entries that last longest as the object holds."""
     last = sorted(entries, key=lambda entry: -entry.until)[:MOST_ENTRIES]
     return msgspec.json.encode({"version": VERSION, "entries": last}, order="deterministic").decode()

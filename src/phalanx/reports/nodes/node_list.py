@@ -98,7 +98,9 @@ def _backoff(entry: NodeBackoffEntry) -> NodeReason:
     """Return the back-off of a node as a reason: the kubelet's reason, the pods and the end."""
     scope = entry.scope
     pods = ("of one kind" if scope.pod_class else "", f"of namespace {scope.namespace}" if scope.namespace else "")
-    affected = " ".join(filter(None, ("pods", *pods, f"that request {scope.resource}" if scope.resource else "")))
+    request = f"that request {scope.resource}" if scope.resource else ""
+    claim = f"with a claim of StorageClass {scope.storage_class}" if scope.storage_class else ""
+    affected = " ".join(filter(None, ("pods", *pods, request, claim)))
     message = f"{scope.reason}, closed to {affected} until {shown_moment(entry.until)}"
     return NodeReason("RejectedPods", message, shown_moment(entry.last))
 

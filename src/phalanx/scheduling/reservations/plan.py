@@ -19,7 +19,7 @@ from phalanx.scheduling.reservations.promised_starts import PromisedStarts
 from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause, ToldStart
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
-from phalanx.scheduling.reservations.stored import StoredGrant, StoredLoss, StoredReservation
+from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
@@ -364,10 +364,6 @@ class ReservationPlan(StandingPlan):
                 if not isinstance(loss.key, str):
                     self._unit_of.update(dict.fromkeys(loss.key, loss.key))
                 self.starts.restore_loss(loss.key, loss.slips)
-
-    def load_grants(self, grants: Sequence[StoredGrant]) -> None:
-        """Load the grants of an earlier process; the next cycle restores them."""
-        self.advance.load(grants)
 
     @property
     def has_loaded(self) -> bool:
