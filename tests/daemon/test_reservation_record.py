@@ -32,7 +32,7 @@ class Process:
             client,
             self.pool,
             "kube-system",
-            lambda: (0, [], []),
+            lambda: (0, [], [], []),
             StoredStarts,
             self.backoff,
             retry=RetryPolicy(attempts=2, base=0.0001),

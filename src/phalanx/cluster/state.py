@@ -25,10 +25,13 @@ from phalanx.model.events import (
     NamespaceLabelled,
     NamespaceQuotasGranted,
     NamespaceWeighed,
+    NodeBackoffsRestored,
     NodeRemoved,
     NodeUpdated,
+    PodRejected,
     PodRemoved,
     PodUpdated,
+    ProvisioningFailed,
 )
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
@@ -91,6 +94,8 @@ class ClusterState:
             case NamespaceLabelled(namespace, labels):
                 self.pods.reclassify(self.nodes.affinity.label(namespace, labels))
                 self._changes.may_fit()
+            case PodRejected() | ProvisioningFailed() | NodeBackoffsRestored():
+                self._node_backed_off(event)
             case AllocatorFact(allocator, fact):
                 self._changes.version += 1
                 if self.nodes.allocators[allocator].learn(fact):
@@ -155,6 +160,21 @@ class ClusterState:
         for record in self._by_node.node_added(node.name):
             self.ledger.book(record)
             self.pods.mark_changed(record)
+
+    def _node_backed_off(self, event: PodRejected | ProvisioningFailed | NodeBackoffsRestored) -> None:
+        """Update the back-off of nodes. Pods of a namespace with rejections have classes of their own."""
+        backoff = self.nodes.backoff
+        last, version = backoff.namespaces(), backoff.version
+        match event:
+            case PodRejected(node, reason, namespace, pod_class, at):
+                backoff.reject(node, reason, namespace, pod_class, at)
+            case ProvisioningFailed(node, namespace, storage_class, size, at):
+                backoff.fail_provisioning(node, namespace, storage_class, size, at)
+            case NodeBackoffsRestored(entries):
+                backoff.restore(entries)
+        if changed := last ^ backoff.namespaces():
+            self.pods.separate_namespaces(changed, backoff.namespaces())
+        self._changes.version += backoff.version > version
 
     def _node_removed(self, name: str) -> None:
         """Remove a node. Its pods remain known, and are charged again if the node returns."""

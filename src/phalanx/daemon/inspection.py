@@ -39,6 +39,7 @@ from phalanx.scheduling.start_reservations.plugin import reservation_plan
 #: Names of kube-scheduler where it has them.
 _CALL_TYPES = {
     Urgency.BIND: "pod_binding",
+    Urgency.RECORD: "record",
     Urgency.NOMINATE: "pod_status_patch",
     Urgency.DELETE: "pod_deletion",
     Urgency.STATUS: "status_patch",

@@ -35,12 +35,13 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.failures import Failures
 from phalanx.kube.reflector import ReflectorState
-from phalanx.model.events import ClusterEvent
+from phalanx.model.events import ClusterEvent, NodeBackoffsRestored
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot, disruption_target_of
+from phalanx.reports.stored_history import read_backoffs
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import GangState
@@ -444,11 +445,14 @@ class ClusterWatch:
             self._promises = await read_promises(
                 self._client, self.options.lease_namespace, self.options.schedulers
             )
+            backoffs = await read_backoffs(self._client, self.options.lease_namespace, self.options.schedulers)
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
             log.warning("cannot read the scheduler's records: %s", error)
             return
-        self._usage.missing += self._promises.warnings(time.time())
+        self._usage.missing += [*self._promises.warnings(time.time()), *backoffs.faults]
+        if self._observer is not None:
+            self._observer.apply_event(NodeBackoffsRestored(backoffs.entries))
         if loads is not None and self._observer is not None:
             self._observer.apply_event(loads)
 

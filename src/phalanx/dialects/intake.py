@@ -34,9 +34,8 @@ from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.dialects.gangs.job_owner import job_of_pod
-from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
+from phalanx.dialects.gangs.naming import Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
-from phalanx.dialects.gangs.stated_values import is_legal_minimum
 from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.maintenance import MaintenanceWindows
@@ -62,6 +61,7 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, 
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
 from phalanx.dialects.workloads.options import workload_rules
 from phalanx.dialects.workloads.owners import WorkloadOwners
+from phalanx.dialects.workloads.pod_declarations import PodDeclarations
 from phalanx.dialects.workloads.replicas import REPLICA_RULES
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
@@ -102,6 +102,9 @@ class Intake:
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
+        self._declarations = PodDeclarations(
+            self.dialects.declarations, self.workloads, self._options, self._scheduler_names
+        )
         self.owners = WorkloadOwners(self._gangs, (*rules, *REPLICA_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
@@ -137,7 +140,7 @@ class Intake:
         metadata = pod.metadata
         uid, annotations = metadata.uid, metadata.annotations
         events = self._forget_namesake(metadata.namespace, metadata.name, uid)
-        declaration = self._declaration(pod)
+        declaration = self._declarations.declare(pod)
         template = self._decoder.template(pod)
         queue, follows = self._queue_of(metadata, declaration)
         labels = self._decoder.shared(metadata.labels)
@@ -309,29 +312,6 @@ class Intake:
         if pod.status.phase in ("Succeeded", "Failed"):
             return ()
         return self._disruption.counting(pod.metadata.namespace, labels)
-
-    def _declaration(self, pod: PodObject) -> Declaration | None:
-        declaration = self.dialects.declarations.declare(pod)
-        if declaration is None:
-            declaration = self.workloads.declare(pod)
-        else:
-            declaration = self.workloads.with_part(pod, declaration)
-        if (
-            declaration is not None
-            and self._options.legacy_invalid_min == "regular"
-            and declaration.naming.invalid_minimum is InvalidMinimum.POLICY
-            and declaration.minimum is not None
-            and not is_legal_minimum(declaration.minimum.value)
-        ):
-            return None
-        if (
-            declaration is not None
-            and declaration.queue is not None
-            and pod.spec.scheduler_name not in self._scheduler_names
-        ):
-            # The creator's access to the queue was never verified: the pod belongs to another scheduler.
-            return msgspec.structs.replace(declaration, queue=None)
-        return declaration
 
     def _queue_of(self, metadata: Metadata, declaration: Declaration | None) -> tuple[str, bool]:
         """Return the queue of a pod without a gang, and whether its namespace decides it."""

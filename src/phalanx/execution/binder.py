@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import time
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from phalanx.dialects.devices.device_plans import device_plan
 from phalanx.dialects.gangs.held_room import encode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
+from phalanx.dialects.pods.binding_marks import encode_binding
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
@@ -84,7 +86,8 @@ class Binder:
     The binding endpoint answers 409 for a wrong uid and for a bound pod, also if our own lost first attempt bound
     it; a lost connection or a 5xx answer does not say whether the write took effect. In all these cases the pod
     is read and compared before the next attempt (docs/rules/kubernetes_native.md, B3 and B4). `attempts` limits
-    transient rejections; an unreachable server is waited for. `signer` signs plan marks and devices of pods.
+    transient rejections; an unreachable server is waited for. `signer` signs the marks of bindings, plan marks and
+    devices of pods. `now` returns seconds since the epoch.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Binder:
         signer: Signer,
         *,
         attempts: int = 6,
+        now: Callable[[], float] = time.time,
         backoff: Callable[[], Backoff] = lambda: Backoff(base=0.1, cap=5.0),
     ) -> None:
         self._client = client
@@ -102,6 +106,7 @@ class Binder:
         self._report = report
         self._signer = signer
         self._attempts = attempts
+        self._now = now
         self._backoff = backoff
         self._encoder = msgspec.json.Encoder()
         self.in_flight = 0
@@ -154,6 +159,8 @@ class Binder:
             annotations |= device_plan(annotations, self._signer, bind.uid, bind.node)
         if bind.mark is not None and bind.gang is not None:
             annotations[PLAN_ANNOTATION] = encode_mark(bind.mark, self._signer, bind.uid, bind.gang)
+        else:
+            annotations |= encode_binding(self._signer, bind.uid, bind.node, int(self._now()))
         if bind.held and bind.gang is not None:
             annotations |= encode_held(bind.held, self._signer, bind.uid, bind.gang)
         body = self._encoder.encode(

@@ -14,8 +14,10 @@ from phalanx.model.volumes import BindClaim
 
 
 def preparation_handlers(
-    client: PooledClient, unprovisioned: Callable[[str, str, int], None]
+    client: PooledClient, unprovisioned: Callable[[str, str, str, int], None]
 ) -> Mapping[type[Preparation], Handler]:
-    """Return the handler of each kind of preparation. `unprovisioned(storage class, node, bytes)` is called when a
-    volume could not be provisioned."""
+    """Return the handler of each kind of preparation.
+
+    A volume that could not be provisioned is passed to `unprovisioned(namespace, storage class, node, bytes)`.
+    """
     return {BindClaim: VolumeBinding(client, unprovisioned), AllocateClaim: ClaimAllocation(client)}

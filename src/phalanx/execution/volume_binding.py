@@ -62,7 +62,7 @@ class VolumeBinding:
     def __init__(
         self,
         client: VolumeClient,
-        rejected: Callable[[str, str, int], None] = lambda storage_class, node, size: None,
+        rejected: Callable[[str, str, str, int], None] = lambda namespace, storage_class, node, size: None,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -182,7 +182,7 @@ class VolumeBinding:
             claim = _usable(wanted, document, uid)
             if not wanted.volume and not claim.volume and claim.node != wanted.node:
                 if not claim.node:
-                    self._rejected(claim.storage_class, wanted.node, claim.size)
+                    self._rejected(wanted.namespace, claim.storage_class, wanted.node, claim.size)
                 raise PreparationError(f'provisioning failed for PVC "{claim.name}"')
             if claim.bound:
                 return claim

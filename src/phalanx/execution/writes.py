@@ -20,19 +20,26 @@ Job = Callable[[], Awaitable[float | None]]
 
 
 class Urgency(enum.IntEnum):
-    """Urgency of a write to the API, most urgent first: bindings and deletions decide capacity. A nomination
-    precedes the deletions that free its node."""
+    """Urgency of a write, most urgent first: bindings and deletions decide capacity. A nomination precedes the
+    deletions that free its node.
 
-    BIND = 0
-    NOMINATE = 1
-    DELETE = 2
-    STATUS = 3
-    EVENT = 4
+    A record is state of this process that a restart needs. A status or an event is written only after the records
+    that were submitted before it: another process must find the state that the published text depends on.
+    """
+
+    RECORD = 0
+    BIND = 1
+    NOMINATE = 2
+    DELETE = 3
+    STATUS = 4
+    EVENT = 5
 
 
 # Minimum concurrency under load; pause in seconds after an answer 429 without Retry-After.
 _FEW = 4
 _CALM = 1.0
+# Seconds for which an unfinished record delays statuses and events at most.
+_PATIENCE = 5.0
 
 
 def always() -> bool:
@@ -67,6 +74,8 @@ class WritePool:
         self._may_write = may_write
         self._heap: list[tuple[int, int, Job]] = []
         self._submitted = 0
+        # Numbers of the submitted records that statuses wait for.
+        self._records: set[int] = set()
         self._paused: set[asyncio.TimerHandle] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._running = 0
@@ -104,6 +113,9 @@ class WritePool:
             self.dropped += 1
             return
         self._submitted += 1
+        if urgency is Urgency.RECORD:
+            self._records.add(self._submitted)
+            asyncio.get_running_loop().call_later(_PATIENCE, self._record_done, self._submitted)
         self._push((urgency, self._submitted, job))
 
     async def drained(self) -> None:
@@ -137,19 +149,36 @@ class WritePool:
         self._quiet.clear()
         self._employ()
 
+    @property
+    def _runnable(self) -> bool:
+        """Whether the most urgent job waits for no record."""
+        if not self._heap:
+            return False
+        urgency, number, _ = self._heap[0]
+        return not self._records or urgency < Urgency.STATUS or number < min(self._records)
+
+    def _record_done(self, number: int) -> None:
+        """Let the jobs run that waited for a record, also after a failure."""
+        if number in self._records:
+            self._records.discard(number)
+            if self._runnable and not self._closed:
+                for _ in self._heap:
+                    self._employ()
+
     def _employ(self) -> None:
         if len(self._workers) < self.window:
             self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
         try:
-            while self._heap and len(self._workers) <= self.window:
+            while self._runnable and len(self._workers) <= self.window:
                 entry = heapq.heappop(self._heap)
                 self._running += 1
                 try:
                     pause = await self._call(entry[2])
                 finally:
                     self._running -= 1
+                    self._record_done(entry[1])
                 if pause is not None and self._last_round:
                     self.dropped += 1
                 elif pause is not None:
@@ -165,7 +194,7 @@ class WritePool:
 
     def _widen(self) -> None:
         self._window = min(float(self._concurrency), self._window + 1 / self._window)
-        if self._heap:
+        if self._runnable:
             self._employ()
 
     async def _call(self, job: Job) -> float | None:

@@ -12,7 +12,8 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.maintenance import MaintenanceSignal, MaintenanceWindow
 from phalanx.model.node import Node
 from phalanx.model.node_load import NodeLoad
-from phalanx.model.pod import Pod
+from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.topology import HyperNode
 
 
@@ -135,6 +136,36 @@ class NodesMeasured(msgspec.Struct, frozen=True):
     gone: tuple[str, ...] = ()
 
 
+class PodRejected(msgspec.Struct, frozen=True):
+    """Rejection of a pod by the kubelet of its node at `at` (seconds since the epoch), with the reason that the
+    kubelet gave.
+    """
+
+    node: str
+    reason: str
+    namespace: str
+    pod_class: PodClass
+    at: int
+
+
+class ProvisioningFailed(msgspec.Struct, frozen=True):
+    """Failure to provision a volume of a storage class and `size` (bytes) for a pod of a namespace on a node, at
+    `at` (seconds since the epoch).
+    """
+
+    node: str
+    namespace: str
+    storage_class: str
+    size: int
+    at: int
+
+
+class NodeBackoffsRestored(msgspec.Struct, frozen=True):
+    """Back-offs of nodes that another process has recorded."""
+
+    entries: tuple[NodeBackoffEntry, ...]
+
+
 class AllocatorFact(msgspec.Struct, frozen=True):
     """Event for one node allocator (ports, volumes, devices, ...) in `ClusterState.nodes.allocators`."""
 
@@ -167,6 +198,9 @@ ClusterEvent = (
     | AdvanceReservationUpdated
     | AdvanceReservationRemoved
     | NodeSignalled
+    | PodRejected
+    | ProvisioningFailed
+    | NodeBackoffsRestored
     | AllocatorFact
     | NodesMeasured
 )

@@ -142,7 +142,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     capacity, on `nominated_node` once that is decided, until `expires` (seconds since the epoch; 0 while the
     leader has no node). It is no object of the API.
 
-    `run_time` is its stated run time.
+    `run_time` is its stated run time. `marked_bound` is the time of its binding according to our signed mark, 0
+    without a valid mark.
     """
 
     namespace: str
@@ -188,6 +189,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     placeholder: bool = False
     expires: int = 0
     run_time: RunTime = NO_RUN_TIME
+    marked_bound: int = 0
 
     @property
     def key(self) -> str:
@@ -221,6 +223,13 @@ class MemberState(enum.IntEnum):
 CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 # On a node or assumed, and not terminating.
 ACTIVE = (MemberState.ASSUMED, *CAN_LEAVE)
+
+
+def proved_binding(pod: Pod) -> int:
+    """Return the time at which a scheduler with our keys bound the pod, in seconds since the epoch; 0 without a
+    proof.
+    """
+    return pod.mark.time if pod.mark is not None else pod.marked_bound
 
 
 def bound_at(pod: Pod) -> int:

@@ -168,16 +168,6 @@ class StorageDriver(msgspec.Struct, frozen=True):
     needs_node_plugin: bool = False
 
 
-class ProvisioningTrouble(msgspec.Struct, frozen=True):
-    """Rejection of a PersistentVolumeClaim of a class and `size` (bytes) by a provisioner because of the node; not
-    `lasts`: it can be retried."""
-
-    storage_class: str
-    node: str
-    size: int = 0
-    lasts: bool = True
-
-
 class NodeStorage(msgspec.Struct, frozen=True):
     """CSINode: the drivers of a node, and the attachment limits of drivers with a limit."""
 

@@ -45,8 +45,9 @@ from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
-from phalanx.model.events import ClusterEvent
+from phalanx.model.events import ClusterEvent, NodeBackoffsRestored
 from phalanx.model.eviction_condition import ToldEviction
+from phalanx.reports.stored_history import read_backoffs
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
 T = TypeVar("T")
@@ -191,6 +192,9 @@ async def read_cluster(
     loads = await measure(client)
     if loads is not None:
         snapshot.apply_events([loads])
+    backoffs = await read_backoffs(client, lease_namespace, names)
+    snapshot.apply_events([NodeBackoffsRestored(backoffs.entries)])
+    snapshot.missing += backoffs.faults
     return snapshot
 
 

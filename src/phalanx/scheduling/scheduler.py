@@ -71,7 +71,7 @@ class Scheduler:
         Raises PolicyError if a plugin cannot be used in this cluster; then the former policy stays in force.
         """
         plugin_runtime = PluginRuntime(policy)
-        self.placer = build_placer(plugin_runtime, self.state.nodes, self.cycle_history.node_backoff)
+        self.placer = build_placer(plugin_runtime, self.state.nodes)
         self.features.configure(policy)
         self.policy, self.plugin_runtime = policy, plugin_runtime
         self._close_reserved_room()

@@ -165,7 +165,7 @@ def live_promises(feature: StartReservations | None) -> Promises:
     """Return the promised starts in the plan of a running scheduler."""
     if feature is None:
         return Promises(origin=PromiseOrigin(PromiseSource.LIVE))
-    version, promises, _ = feature.promised()
+    version, promises, *_ = feature.promised()
     origin = PromiseOrigin(PromiseSource.LIVE, str(version), shown_moment(feature.published_at))
     return Promises(tuple(promises), feature.observed_starts(), origin)
 

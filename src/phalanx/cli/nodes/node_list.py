@@ -139,12 +139,19 @@ class _NodeQuestion:
         from phalanx.cli.listing.progress import Progress
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.nodes.node_list import read_nodes
+        from phalanx.reports.stored_history import read_backoffs
 
         policy, _ = await self._read_policy(client)
-        arguments = self._arguments
+        arguments, invocation = self._arguments, self._invocation
+        backoffs = await read_backoffs(client, invocation.lease_namespace, invocation.scheduler_names)
         with Progress() as progress:
             all_nodes = await read_nodes(
-                client, arguments.selector, arguments.pool_label, dialect_options(policy), progress.advanced
+                client,
+                arguments.selector,
+                arguments.pool_label,
+                dialect_options(policy),
+                progress.advanced,
+                backoffs.entries,
             )
         return [
             node

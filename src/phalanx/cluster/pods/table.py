@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.changes import Changes
@@ -64,6 +65,8 @@ class PodTable(dict[str, PodRecord]):
         self._changes = changes
         self._by_node = by_node
         self._victims = victims
+        # Namespaces whose pods share no class with pods of other namespaces.
+        self._separate: AbstractSet[str] = frozenset()
 
     # observations
 
@@ -197,6 +200,11 @@ class PodTable(dict[str, PodRecord]):
                 reclassify(record, pod_class)
                 if record.state is MemberState.PENDING:
                     self.mark_changed(record)
+
+    def separate_namespaces(self, changed: AbstractSet[str], separate: AbstractSet[str]) -> None:
+        """Set the namespaces with classes of their own, and update the pods of the `changed` ones."""
+        self._separate = separate
+        self.reclassify([uid for uid, record in self.items() if record.pod.namespace in changed])
 
     def mark_changed(self, record: PodRecord) -> None:
         if record.gang is not None:
@@ -458,7 +466,9 @@ class PodTable(dict[str, PodRecord]):
 
     def _class_of(self, pod: Pod) -> ClassRecord:
         affinity = self._nodes.affinity.profile(pod.namespace, pod.labels, pod.pod_class.peers)
-        return self._classes.record(pod.pod_class, affinity)
+        return self._classes.record(
+            pod.pod_class, affinity, pod.namespace if pod.namespace in self._separate else ""
+        )
 
 
 def _same_charges(old: Pod, new: Pod) -> bool:

@@ -3,7 +3,7 @@ provisioning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +21,6 @@ from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.volumes import (
     BindClaim,
-    ProvisioningTrouble,
     StorageCapacity,
     StorageCapacityGone,
     StorageClass,
@@ -39,10 +38,8 @@ if TYPE_CHECKING:
 VOLUMES = "volumes"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
-REFUSED = "node(s) had a volume refused by its provisioner a moment ago"
 
 _HOST = "kubernetes.io/hostname"
-_NONE: Mapping[str, int] = {}
 
 Claims = tuple[UnboundClaim, ...]
 Sites = dict[str, list[Site[Volume]]]
@@ -85,7 +82,6 @@ class VolumeSupply(NodeAllocator):
         self._capacities: dict[str, tuple[str, _Capacity]] = {}
         self._room: dict[str, Places[_Capacity]] = {}
         self._drivers: dict[str, StorageDriver] = {}
-        self._trouble: dict[str, dict[str, int]] = {}
 
     # Queries for a class
 
@@ -115,7 +111,7 @@ class VolumeSupply(NodeAllocator):
         refusal = self.refuse(pod_class)
         if refusal is not None:
             return [(refusal, np.ones(shape, dtype=np.bool_))]
-        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE, REFUSED)}
+        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE)}
         for position, row in self._each(rows):
             reason = self._objection(claims, row)
             if reason:
@@ -132,8 +128,6 @@ class VolumeSupply(NodeAllocator):
         for claim in claims:
             known = self._classes.get(claim.storage_class)
             if claim.node or known is None or not known.provisioner or known.topologies:
-                return False
-            if claim.storage_class in self._trouble:
                 return False
             driver = self._drivers.get(known.provisioner)
             if driver is not None and driver.tracks_capacity:
@@ -219,9 +213,6 @@ class VolumeSupply(NodeAllocator):
             all(labels.get(key) in values for key, values in term) for term in known.topologies
         ):
             return NO_VOLUME
-        refused = self._trouble.get(claim.storage_class, _NONE).get(self._nodes.names[row])
-        if refused is not None and not claim.node and claim.size >= refused:
-            return REFUSED
         driver = self._drivers.get(known.provisioner)
         if driver is None or not driver.tracks_capacity or not claim.size:
             return ""
@@ -282,7 +273,6 @@ class VolumeSupply(NodeAllocator):
                 self._classes[fact.name] = fact
                 return grown and self._changed_everywhere()
             case StorageClassGone(name):
-                self._trouble.pop(name, None)
                 return self._classes.pop(name, None) is not None and self._changed_everywhere()
             case StorageCapacity():
                 self._forget_capacity(fact.key)
@@ -299,23 +289,7 @@ class VolumeSupply(NodeAllocator):
                 last = self._drivers.get(fact.name)
                 self._drivers[fact.name] = fact
                 return last != fact and self._changed_everywhere()
-            case ProvisioningTrouble(storage_class, node, size, lasts):
-                return self._avoid(storage_class, node, size if lasts else None)
         return False
-
-    def _avoid(self, storage_class: str, node: str, size: int | None) -> bool:
-        """Avoid provisioning volumes of this size and above on the node; None ends this."""
-        refused = self._trouble.setdefault(storage_class, {})
-        if size is None:
-            refused.pop(node, None)
-        else:
-            refused[node] = size
-        if not refused:
-            del self._trouble[storage_class]
-        row = self._nodes.row(node)
-        if row >= 0:
-            self.changes.note(row)
-        return size is None
 
     def _offer(self, volume: Volume) -> bool:
         if self._volumes.get(volume.name) == volume:

@@ -39,6 +39,6 @@ def assemble(client: KubeClient, options: SchedulerOptions, telemetry: Telemetry
     status = build_status(core, writes)
     execution = build_execution(core, writes, status)
     observation = build_observation(core, writes, status)
-    stored = build_stored_state(core, writes)
+    stored = build_stored_state(core, writes, observation)
     controllers = build_controllers(core, writes, status, execution, observation, stored)
     return Assembly(core, writes, status, execution, observation, stored, controllers)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from phalanx.daemon.controllers.own_config_map import LeftAlone, OwnConfigMap
-from phalanx.execution.writes import Urgency, WritePool
+from phalanx.execution.record_writes import RecordWrites
+from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
@@ -19,10 +20,12 @@ from phalanx.scheduling.features.borrow_backoff import (
 )
 from phalanx.scheduling.reservations.stored import (
     StoredGrant,
+    StoredLoss,
     StoredReservation,
     StoredStarts,
     decode,
     decode_grants,
+    decode_losses,
     decode_starts,
     encode,
     encode_starts,
@@ -35,6 +38,8 @@ log = logging.getLogger(__name__)
 MOST_BYTES = 700_000
 _MOST_BYTES_OF_STARTS = 200_000
 _MOST_RECLAIMED_GANGS = 500
+# A loss needs up to 1 kB.
+MOST_LOSSES = 100
 
 
 class ReservationRecord:
@@ -49,7 +54,9 @@ class ReservationRecord:
         client: KubeClient,
         pool: WritePool,
         namespace: str,
-        promises: Callable[[], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant]]],
+        promises: Callable[
+            [], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant], Sequence[StoredLoss]]
+        ],
         starts: Callable[[], StoredStarts],
         backoff: BorrowBackoff | None = None,
         *,
@@ -58,7 +65,6 @@ class ReservationRecord:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "starts are promised again", retry)
-        self._pool = pool
         self._promises = promises
         self._starts = starts
         self._backoff = backoff if backoff is not None else BorrowBackoff()
@@ -66,7 +72,7 @@ class ReservationRecord:
         # Versions of the plan and of the back-off.
         self._written = (0, 0)
         self._data: dict[str, str] = {}
-        self._writing = False
+        self._writes = RecordWrites(pool, self._write)
         # Stored grants by name.
         self._grants: dict[str, StoredGrant] = {}
 
@@ -75,20 +81,21 @@ class ReservationRecord:
         stored = self._grants.get(name)
         return stored is not None and (stored.uid, stored.phase, stored.start) == (uid, phase, start)
 
-    async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant]]:
+    async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant], list[StoredLoss]]:
         """Load the stored promised starts; retry while the API server is unreachable."""
         texts = await self._object.read()
         if not texts:
-            return [], StoredStarts(), []
+            return [], StoredStarts(), [], []
         self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY, RECLAIMS_KEY) if key in texts}
         promises, faults = decode(self._data.get(DATA_KEY, ""))
         grants, grant_faults = decode_grants(self._data.get(DATA_KEY, ""))
         self._grants = {grant.name: grant for grant in grants}
+        losses, loss_faults = decode_losses(self._data.get(DATA_KEY, ""))
         starts, fault_of_starts = decode_starts(self._data.get(STARTS_KEY, ""))
         reclaimed, fault_of_reclaims = decode_reclaims(self._data.get(RECLAIMS_KEY, ""))
         self._restore(reclaimed)
         for key, fault in (
-            *((DATA_KEY, fault) for fault in (*faults, *grant_faults)),
+            *((DATA_KEY, fault) for fault in (*faults, *grant_faults, *loss_faults)),
             (STARTS_KEY, fault_of_starts),
             (RECLAIMS_KEY, fault_of_reclaims),
         ):
@@ -98,7 +105,7 @@ class ReservationRecord:
             log.info("%d promised starts are restored", len(promises))
         if grants:
             log.info("%d advance reservations are restored", len(grants))
-        return promises, starts, grants
+        return promises, starts, grants, losses
 
     def _restore(self, reclaimed: list[ReclaimedGang]) -> None:
         if reclaimed:
@@ -108,40 +115,41 @@ class ReservationRecord:
 
     def save(self) -> None:
         """Submit a write of changed promised starts and reclaimed gangs."""
-        plan_version, promises, grants = self._promises()
+        if self._version() != self._written:
+            self._writes.submit()
+
+    def _version(self) -> tuple[int, int]:
+        return self._promises()[0], self._backoff.version
+
+    async def _write(self) -> None:
+        plan_version, promises, grants, losses = self._promises()
         version, reclaimed = (plan_version, self._backoff.version), self._backoff.export()
-        if version == self._written or self._writing:
+        if version == self._written:
             return
-        self._writing = True
-
-        async def write() -> None:
-            try:
-                # Grants come first: they are few, and a lost grant is not granted again.
-                stored = _within(promises, MOST_BYTES - len(encode([], grants)))
-                data = {DATA_KEY: encode(stored, grants)}
-                if (starts := self._starts()) != StoredStarts():
-                    data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
-                if reclaimed or RECLAIMS_KEY in self._data:
-                    data[RECLAIMS_KEY] = encode_reclaims(reclaimed, _MOST_RECLAIMED_GANGS)
-                news = {key: text for key, text in data.items() if text != self._data.get(key)}
-                if news:
-                    # Views show the age of the record. A new time alone is no reason to write.
-                    written = {WRITTEN_KEY: encode_written(self._now(), plan_version)}
-                    await self._object.put(news | written, data | written)
-                    self._data |= news
-            except (ApiError, ConnectionLost) as error:
-                self._object.complain(f"is not written: {error}")
-            except LeftAlone as error:
-                self._object.complain(str(error))
-            else:
-                self._written = version
-                self._grants = {grant.name: grant for grant in grants}
-            finally:
-                self._writing = False
-            if (self._promises()[0], self._backoff.version) != version:
-                self.save()
-
-        self._pool.submit(Urgency.STATUS, write)
+        try:
+            # Grants come first: they are few, and a lost grant is not granted again.
+            lost = losses[:MOST_LOSSES]
+            stored = _within(promises, MOST_BYTES - len(encode([], grants, lost)))
+            data = {DATA_KEY: encode(stored, grants, lost)}
+            if (starts := self._starts()) != StoredStarts():
+                data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
+            if reclaimed or RECLAIMS_KEY in self._data:
+                data[RECLAIMS_KEY] = encode_reclaims(reclaimed, _MOST_RECLAIMED_GANGS)
+            news = {key: text for key, text in data.items() if text != self._data.get(key)}
+            if news:
+                # Views show the age of the record. A new time alone is no reason to write.
+                written = {WRITTEN_KEY: encode_written(self._now(), plan_version)}
+                await self._object.put(news | written, data | written)
+                self._data |= news
+        except (ApiError, ConnectionLost) as error:
+            self._object.complain(f"is not written: {error}")
+        except LeftAlone as error:
+            self._object.complain(str(error))
+        else:
+            self._written = version
+            self._grants = {grant.name: grant for grant in grants}
+        if self._version() != version:
+            self._writes.submit()
 
 
 def _within(promises: Sequence[StoredReservation], most: int) -> list[StoredReservation]:

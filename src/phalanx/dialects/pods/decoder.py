@@ -18,6 +18,7 @@ from phalanx.dialects.lenient import DecodingFault, summary
 from phalanx.dialects.nodes.images import images_at
 from phalanx.dialects.nodes.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods.binding_marks import BINDING_ANNOTATION, decode_binding
 from phalanx.dialects.pods.evictability import (
     DEFAULT_GRACE,
     NO_TERMS,
@@ -189,6 +190,11 @@ class PodDecoder:
         if metadata.annotations:
             cards = cards_of(pod, template.pod_class.devices, self._signer)
             spec = replace(spec, mark=self._mark(metadata, gang), cards=cards)
+            bound = metadata.annotations.get(BINDING_ANNOTATION)
+            if bound is not None and spec.node and spec.mark is None:
+                spec = replace(
+                    spec, marked_bound=decode_binding(bound, self._signer, metadata.uid, wanted.node_name)
+                )
         if metadata.deletion_timestamp is not None:
             spec = replace(spec, terminating=True, leaves=self._time(metadata.deletion_timestamp))
         if pod.faults or amiss or template.peer_faults:

@@ -58,7 +58,7 @@ _BY_GROUP: Final[Mapping[str, str]] = {
     "leaderworkerset.sigs.k8s.io": "exclusive-topology size worker-index",
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (
-        "budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
+        "bound budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
         "expected-requests generated-from-pods growth-delay reservation scale-up-delay "
         "expected-run-time expected-timeout gang gang-plan job-running-estimate made-from-pods "
         "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"

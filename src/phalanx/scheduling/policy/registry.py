@@ -145,7 +145,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         BorrowedRoom(state, queue),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
-        RejectingNodes(history.node_backoff),
+        RejectingNodes(state),
         StartReservations(state, queue),
         Defragmentation(),
     )

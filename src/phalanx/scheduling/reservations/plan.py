@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
@@ -20,7 +19,7 @@ from phalanx.scheduling.reservations.promised_starts import PromisedStarts
 from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause, ToldStart
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
-from phalanx.scheduling.reservations.stored import StoredGrant, StoredReservation
+from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
@@ -49,6 +48,7 @@ class ReservationPlan(StandingPlan):
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
         self._loaded: list[StoredReservation] = []
+        self._loaded_losses: list[StoredLoss] = []
         # Loaded promises that are restored, in their stored form.
         self.restored: dict[UnitKey, StoredReservation] = {}
         # Number that grows with every change of the stored state.
@@ -166,7 +166,7 @@ class ReservationPlan(StandingPlan):
         """
         self._now, self._quotas, self._accounts, self._stale = now, quotas, None, True
         self._lifted.clear()
-        self.starts.forget_gone(waits)
+        self.version += self.starts.forget_gone(waits)
         if not self.active:
             return []
         released = self.advance.advance(now)
@@ -324,9 +324,10 @@ class ReservationPlan(StandingPlan):
 
     # -- a restart ----------------------------------------------------------------------------------------------
 
-    def load(self, promises: Sequence[StoredReservation]) -> None:
-        """Load the promises of an earlier process. The next cycle restores those of units that still wait."""
-        self._loaded = list(promises)
+    def load(self, promises: Sequence[StoredReservation], losses: Sequence[StoredLoss] = ()) -> None:
+        """Load the promises of an earlier process and their losses. The next cycle restores those of units that
+        still wait."""
+        self._loaded, self._loaded_losses = list(promises), list(losses)
 
     def restore_loaded(
         self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: float
@@ -355,14 +356,19 @@ class ReservationPlan(StandingPlan):
                 self._put_on(reservation.window)
         self.version += 1
 
-    def load_grants(self, grants: Sequence[StoredGrant]) -> None:
-        """Load the grants of an earlier process; the next cycle restores them."""
-        self.advance.load(grants)
+    def restore_losses(self, is_present: Callable[[StoredLoss], bool]) -> None:
+        """Restore the loaded losses of units that still wait and are those that had the promise."""
+        losses, self._loaded_losses = self._loaded_losses, []
+        for loss in losses:
+            if is_present(loss):
+                if not isinstance(loss.key, str):
+                    self._unit_of.update(dict.fromkeys(loss.key, loss.key))
+                self.starts.restore_loss(loss.key, loss.slips)
 
     @property
     def has_loaded(self) -> bool:
         """Whether loaded promises are to be restored."""
-        return bool(self._loaded)
+        return bool(self._loaded or self._loaded_losses)
 
     # -- reserving ------------------------------------------------------------------------------------------------
 
@@ -533,6 +539,9 @@ class ReservationPlan(StandingPlan):
             self.started(placed)
 
 
-def _request_of(parts: Sequence[Part]) -> list[tuple[int, int, ChargePath | None, bool]]:
+def _request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
     """Return the request of parts, without the state of nodes."""
-    return [(part.pod_class.number, part.count, part.charge_path, part.domains is not None) for part in parts]
+    return [
+        (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)
+        for part in parts
+    ]

@@ -21,7 +21,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
-from phalanx.scheduling.reservations.stored import StoredReservation, shares_of, stored
+from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation, shares_of, stored
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn
@@ -95,6 +95,7 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
         plan.restore_loaded(
             lambda kept: _restored_reservation(session, plan, kept), session.quota_check, session.now
         )
+        plan.restore_losses(lambda loss: _is_present(session, loss))
     ask = partial(wanted_by, session)
     return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
 
@@ -125,17 +126,35 @@ def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]
     return records_to_store
 
 
+def losses(session: Session, plan: ReservationPlan) -> list[StoredLoss]:
+    """Return the losses of promises to store, by unit."""
+    stored_losses = []
+    for key, slips in plan.starts.losses().items():
+        keys = () if isinstance(key, str) else key
+        specs = [session.state.gangs[gang].spec if gang in session.state.gangs else None for gang in keys]
+        gangs = [
+            (gang.namespace, gang.name, spec.uid if spec is not None else "")
+            for gang, spec in zip(keys, specs, strict=True)
+        ]
+        stored_losses.append(StoredLoss(list(slips), gangs, key if isinstance(key, str) else ""))
+    return sorted(stored_losses, key=lambda loss: (loss.pod, loss.gangs))
+
+
+def _is_present(session: Session, promised: StoredReservation | StoredLoss) -> bool:
+    """Return whether the unit of a stored promise still waits, and its gangs are declared by the same objects."""
+    if session.queue.unit(promised.key) is None:
+        return False
+    records = [(session.state.gangs.get(GangKey(namespace, name)), uid) for namespace, name, uid in promised.gangs]
+    return all(record is not None and record.spec is not None and record.spec.uid == uid for record, uid in records)
+
+
 def _restored_reservation(
     session: Session, plan: ReservationPlan, promise: StoredReservation
 ) -> Reservation | None:
     """Return the reservation of a loaded promise; None if its unit no longer waits."""
     unit = session.queue.unit(promise.key)
-    if unit is None:
+    if unit is None or not _is_present(session, promise):
         return None
-    for namespace, name, uid in promise.gangs:
-        record = session.state.gangs.get(GangKey(namespace, name))
-        if record is None or record.spec is None or record.spec.uid != uid:
-            return None
     parts = parts_of(session, unit)
     if not parts:
         return None
