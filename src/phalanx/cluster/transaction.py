@@ -55,14 +55,9 @@ class Transaction:
         """Whether the transaction explores a placement without some existing pods."""
         return bool(self._removed or self._sums or self._lifted)
 
-    def emptied_rows(self) -> set[int]:
-        """Return the rows from which the open transaction has removed pods."""
-        if not self._open:
-            return set()
-        rows = {record.row for record in self._removed}
-        for freed, _ in self._sums:
-            rows.update(np.flatnonzero(freed.any(axis=0)).tolist())
-        return rows
+    def removed(self) -> Collection[PodRecord]:
+        """Return the pods that the open transaction has removed one by one."""
+        return self._removed if self._open else ()
 
     def place(self, pod_class: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
         """Place `pods[i]`, all of class `pod_class`, on the node rows `rows[i]`."""
@@ -261,9 +256,9 @@ class Transactions:
         self._begun.append(transaction)
         return transaction
 
-    def emptied_rows(self) -> set[int]:
-        """Return the rows from which any open transaction has removed pods."""
-        return set().union(*(transaction.emptied_rows() for transaction in self._begun))
+    def removed(self) -> list[PodRecord]:
+        """Return the pods that any open transaction has removed one by one, not as sums."""
+        return [record for transaction in self._begun for record in transaction.removed()]
 
     def forget(self) -> None:
         self._begun.clear()

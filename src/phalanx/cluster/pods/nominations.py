@@ -16,18 +16,25 @@ class Nomination:
     the epoch) is when the room is released if they are not. `cause` identifies the decision. After a restart the
     victims are unknown (`from_api`): then they are the pods that we have evicted from its nodes; without any, the
     room is reserved until the preemptor has had its turn. `transfers` counts how often the room was reserved for
-    one pod and used by another one.
+    one pod and used by another one. `held`: the room of a placeholder that the pod replaces; it is never published,
+    and no turn without a placement withdraws it.
     """
 
-    __slots__ = ("cause", "transfers", "until", "victims")
+    __slots__ = ("cause", "held", "transfers", "until", "victims")
 
     def __init__(
-        self, victims: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", transfers: int = 0
+        self,
+        victims: frozenset[str] = frozenset(),
+        until: float = 0.0,
+        cause: str = "",
+        transfers: int = 0,
+        held: bool = False,
     ) -> None:
         self.victims = victims
         self.until = until
         self.cause = cause
         self.transfers = transfers
+        self.held = held
 
     @property
     def from_api(self) -> bool:

@@ -11,10 +11,11 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.claims import awaits_room, claim_room, claimed_instead, return_room, room_for
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
-from phalanx.cluster.pods.placeholders import Placeholders, next_to_claim
+from phalanx.cluster.pods.placeholders import Placeholders
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.pods.run_time_limits import RunTimeLimits
 from phalanx.cluster.pods.states import IGNORED, SEEN, InvalidTransitionError, PodEvent, PodState, state_of_record
@@ -71,9 +72,13 @@ class PodTable(dict[str, PodRecord]):
     # observations
 
     def observe(self, pod: Pod) -> None:
+        if pod.placeholder and self.placeholders.observe_claimed(pod):
+            return
         record = self.get(pod.uid)
         if record is None:
-            self._add(pod, self._claimed_node(pod) if self.placeholders else pod.nominated_node)
+            record = self._add(pod, pod.nominated_node)
+            if self.placeholders and awaits_room(record) and pod.gang:
+                self._claim_room(record)
         elif record.pod != pod:
             state, last = state_of(pod, self._schedulers), record.pod
             self._transition(record, SEEN[state], pod, state)
@@ -84,9 +89,16 @@ class PodTable(dict[str, PodRecord]):
 
     def delete(self, uid: str) -> None:
         record = self.get(uid)
-        if record is not None:
-            self.run_time_limits.drop(uid)
-            self._transition(record, PodEvent.DELETED)
+        if record is None:
+            self.placeholders.finish_claim(uid)
+            return
+        self.run_time_limits.drop(uid)
+        claims = record.pod.placeholder and self.placeholders.claims and uid not in self.placeholders.claimed
+        instead = claimed_instead(self, record.gang) if claims else None
+        node = record.nominated_node
+        self._transition(record, PodEvent.DELETED)
+        if instead is not None:
+            return_room(self, self._nodes, instead, node)
 
     def load_nominations(self) -> None:
         """Reserve room for pods according to the API, for decisions of another replica since they were first
@@ -336,16 +348,16 @@ class PodTable(dict[str, PodRecord]):
             self._reserve_room(record, Nomination(), nominated_node)
         return record
 
-    def _claimed_node(self, pod: Pod) -> str:
-        """Return the node of a new pod's reservation: its own, or that of the placeholder that it replaces."""
-        gang = self._gangs.get(GangKey(pod.namespace, pod.gang)) if pod.gang and not pod.placeholder else None
+    def _claim_room(self, record: PodRecord) -> None:
+        """Let a new pod claim the room that is held for it, if there is any."""
+        gang = record.gang
         if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
             gang = self._gangs.get(gang.spec.expected_by)
-        if gang is None or pod.gated or (expected := next_to_claim(gang, pod.node)) is None:
-            return pod.nominated_node
-        node = expected.nominated_node
-        self.delete(expected.pod.uid)
-        return pod.nominated_node or node
+        elif gang is not None and gang.spec is not None and len(gang.members) <= gang.spec.min_member:
+            return
+        room = room_for(self._nodes, gang, record) if gang is not None else None
+        if room is not None:
+            claim_room(self, self._nodes, room, record)
 
     def _remove(self, record: PodRecord) -> None:
         pod = record.pod

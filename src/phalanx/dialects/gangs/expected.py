@@ -36,7 +36,8 @@ class ExpectedMemberIndex:
     """Creates a placeholder for each expected member that has not arrived.
 
     The leader of a gang is the active member that leads by its role, else the oldest active one. Each later pod
-    beyond the gang's minimum replaces one expected member, which is not expected again. A placeholder equals the
+    beyond the gang's minimum replaces one expected member once it is placed, or at its arrival if the leader waits
+    too; that member is not expected again. A placeholder equals the
     leader except for its requests and for properties that only one pod can have.
     """
 
@@ -83,8 +84,10 @@ class ExpectedMemberIndex:
         arrived = _later_members(members, leader)
         uids = [uid for later in gang.later_gangs for uid in self._gangs.member_uids(later) if uid in self._pods]
         following = _later_members([self._pods[uid] for uid in uids], leader) if uids else []
-        for pod in (*arrived[gang.min_member - 1 :], *following):
-            if pod.uid not in run.arrived:
+        later = [*arrived[gang.min_member - 1 :], *following]
+        for pod in later:
+            # Room that is held for a running leader's members is held until they are placed.
+            if pod.uid not in run.arrived and (pod.node or not leader.node):
                 run.arrived.add(pod.uid)
                 run.claimed.add(_place_of(pod, run))
         basis = (gang, leader, min(len(arrived) + 1, gang.min_member))
@@ -93,7 +96,7 @@ class ExpectedMemberIndex:
                 number: placeholder for number, placeholder in run.published.items() if number not in run.claimed
             }
         else:
-            run.basis, wanted = basis, self._placeholders(gang, leader, run.claimed, arrived)
+            run.basis, wanted = basis, self._placeholders(gang, leader, run.claimed, arrived, following)
         events += [
             PodRemoved(placeholder.uid) for number, placeholder in run.published.items() if number not in wanted
         ]
@@ -109,7 +112,10 @@ class ExpectedMemberIndex:
         known = self._pods.get(uid)
         return known is not None and not (known.pod.finished or known.pod.terminating)
 
-    def _placeholders(self, gang: Gang, leader: Pod, claimed: set[int], arrived: list[Pod]) -> dict[int, Pod]:
+    def _placeholders(
+        self, gang: Gang, leader: Pod, claimed: set[int], arrived: list[Pod], following: list[Pod]
+    ) -> dict[int, Pod]:
+        """Return the placeholders by number, with the nodes on which room is held and not used by later members."""
         expected = gang.expected
         assert expected is not None
         number_of, requests = _sizes(expected, gang, leader, arrived)
@@ -117,7 +123,7 @@ class ExpectedMemberIndex:
         if not numbers:
             return {}
         free = list(self._held.get(leader.uid, ()))
-        for pod in arrived:
+        for pod in (*arrived, *following):
             if pod.node in free:
                 free.remove(pod.node)
         amounts = dict(requests)

@@ -22,7 +22,7 @@ from phalanx.scheduling.features.admission_lapse import AdmissionLapse
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
 from phalanx.scheduling.features.past_use import PastUse
-from phalanx.scheduling.features.placeholders import PlaceholderExpiry
+from phalanx.scheduling.features.placeholders import PlaceholderClaims
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
 from phalanx.scheduling.features.unplaceable_units import UnplaceableUnits
@@ -139,7 +139,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
     """
     ours: tuple[CyclePlugin, ...] = (
         PastUse(state, history.history),
-        PlaceholderExpiry(state),
+        PlaceholderClaims(state),
         AdmissionLapse(state),
         UnplaceableUnits(state, queue),
         BorrowedRoom(state, queue),

@@ -93,10 +93,8 @@ class StandingPlan:
             self._catch_up()
             until = min(self._end(pod_class.spec.run_limit), max(grant.leaves_at, self._now + 1))
             lifted = self.advance.shared(grant)
-            room = self._future.copies_beside(pod_class, chosen[matching], self._now, until, lifted)
-            if emptied := self._state.transactions.emptied_rows():
-                away = np.isin(chosen[matching], list(emptied))
-                room = np.where(away & self._overlaps(chosen[matching], until, lifted), 0, room)
+            removed = self._state.transactions.removed()
+            room = self._future.copies_beside(pod_class, chosen[matching], self._now, until, lifted, removed)
             allowed[matching] = np.minimum(room, copies[matching])
         return allowed
 
@@ -112,10 +110,11 @@ class StandingPlan:
         allowed = copies.copy()
         copies_in_time = self._future.copies_until(pod_class, chosen[reserved], until)
         places = np.flatnonzero(reserved)
-        if emptied := self._state.transactions.emptied_rows():
-            # The future of a row is unknown while a search has tentatively removed pods from it.
-            away = np.isin(chosen[reserved], list(emptied))
-            copies_in_time = np.where(away & self._overlaps(chosen[reserved], until), 0, copies_in_time)
+        if removed := self._state.transactions.removed():
+            emptied = np.flatnonzero(np.isin(chosen[reserved], [record.row for record in removed]))
+            rows = chosen[reserved][emptied]
+            copies_in_time = copies_in_time.copy()
+            copies_in_time[emptied] = self._future.copies_beside(pod_class, rows, self._now, until, (), removed)
         allowed[places] = np.minimum(allowed[places], copies_in_time)
         return allowed
 
@@ -123,16 +122,6 @@ class StandingPlan:
         """Return the time by which a pod that starts now has left; FOREVER if unknown."""
         slack = 0 if self._future.line.exact else _SLACK
         return self._now + self.settings.start_delay + run_limit + slack if run_limit else FOREVER
-
-    def _overlaps(self, rows: RowArray, until: float, lifted: Iterable[Window] = ()) -> BoolArray:
-        mine = {id(window) for window in lifted}
-        standing = [
-            reservation.window for reservation in self._reservations.values() if reservation.key not in self._lifted
-        ]
-        standing += [window for window in self.advance.windows() if id(window) not in mine]
-        busy = {row for window in standing if window.start < until for row in window.rows.tolist()}
-        overlapping: BoolArray = np.array([row in busy for row in rows.tolist()], dtype=np.bool_)
-        return overlapping
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""

@@ -28,6 +28,7 @@ from phalanx.scheduling.start_reservations.turns import (
     promises,
     reserve_start,
     reserved_turn,
+    search_beside_the_plan,
 )
 from phalanx.scheduling.start_reservations.votes import reject_backfills
 
@@ -133,8 +134,8 @@ class StartReservations(CyclePlugin):
         return beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
-        """Open the unit's own window: its reserved room is no reason to search room elsewhere."""
-        return self.plan.opened_to([unit.key]) if self.plan is not None else None
+        plan = self.plan
+        return search_beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
 
     def permitted_backfills(self, session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
         """Return the units that no plugin rejects before a reserved start."""

@@ -73,6 +73,26 @@ def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUni
 
 
 @contextmanager
+def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
+    """Open the windows of a unit, and of units that it outranks, while victims for the unit are searched.
+
+    Reserved quota applies: its turn after the evictions is under the same limits.
+    """
+    priority = min(session.turn_priority(member) for member in unit.members)
+    keys = [each.key for each in plan.all() if each.key == unit.key or each.priority < priority]
+    quota_check = session.quota_check
+    former, quota_check.reserved_quota = (
+        quota_check.reserved_quota,
+        _ReservedQuota(plan, run_limit(unit), _use_of(unit)),
+    )
+    try:
+        with plan.opened_to(keys):
+            yield
+    finally:
+        quota_check.reserved_quota = former
+
+
+@contextmanager
 def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
     """Apply reserved quota, as on nodes, while the cycle rechecks whether the unit would fit.
 

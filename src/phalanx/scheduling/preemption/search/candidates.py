@@ -13,7 +13,9 @@ from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank, victim_rank
+from phalanx.scheduling.preemption.rules.rule import future_holdings
 from phalanx.scheduling.preemption.rules.self_protection import evict_veto_on
+from phalanx.scheduling.preemption.shortfall import shortfall_of
 from phalanx.scheduling.preemption.victims import VictimBuilder, VictimCandidate, lost_work
 from phalanx.scheduling.session.session import Session
 
@@ -103,6 +105,8 @@ class Candidates:
         for victim in candidates:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
             victim.exhausted_budgets = self._exhausted_budgets(victim)
+            if not victim.preempted:
+                victim.shortfall = shortfall_of([victim], future_holdings)
             victim.order_key = (
                 victim.preempted,
                 victim.distance,
