@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.cluster.node_table import NO_ROW, NodeTable
 from phalanx.cluster.pods.nominations import Nomination
-from phalanx.cluster.pods.placeholders import Claim, Placeholders
+from phalanx.cluster.pods.placeholders import Placeholders, RoomClaim
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import ACTIVE, MemberState, Pod
@@ -58,7 +58,7 @@ def claim_room(pods: Pods, nodes: NodeTable, room: PodRecord, record: PodRecord)
     gang, nomination, node = room.gang, room.nomination, room.nominated_node
     assert gang is not None
     until = (nomination.until if nomination is not None else 0) or room.pod.expires
-    pods.placeholders.add_claim(record.pod.uid, Claim(room.pod, gang.key, node, until))
+    pods.placeholders.add_claim(record.pod.uid, RoomClaim(room.pod, gang.key, node, until))
     pods.delete(room.pod.uid)
     if nomination is not None:
         pods.nominate(record, nodes.row(node), Nomination(until=until, held=True))

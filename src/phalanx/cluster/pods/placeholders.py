@@ -11,7 +11,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 
 
-class Claim(msgspec.Struct, frozen=True):
+class RoomClaim(msgspec.Struct, frozen=True):
     """Claim of a pod on the room of the placeholder that it replaces: the `placeholder` of a `gang`, its `node`,
     and the time at which the room is released (`until`, 0 if unknown). After a `final` claim the placeholder is not
     expected any more."""
@@ -34,7 +34,7 @@ class Placeholders(dict[str, PodRecord]):
     def __init__(self) -> None:
         super().__init__()
         #: Claims by the uid of the pod.
-        self.claims: dict[str, Claim] = {}
+        self.claims: dict[str, RoomClaim] = {}
         #: Uid of the pod by the uid of the claimed placeholder.
         self.claimed: dict[str, str] = {}
         self._ends: list[tuple[float, str]] = []
@@ -76,7 +76,7 @@ class Placeholders(dict[str, PodRecord]):
         self.end_at(pod.uid, pod.expires)
         return True
 
-    def add_claim(self, uid: str, claim: Claim) -> None:
+    def add_claim(self, uid: str, claim: RoomClaim) -> None:
         """Record the claim of a pod."""
         self.claims[uid] = claim
         self.claimed[claim.placeholder.uid] = uid
@@ -87,7 +87,7 @@ class Placeholders(dict[str, PodRecord]):
         if claimant is not None:
             self.claims[claimant] = msgspec.structs.replace(self.claims[claimant], final=True)
 
-    def drop_claim(self, uid: str) -> Claim | None:
+    def drop_claim(self, uid: str) -> RoomClaim | None:
         """Remove and return the claim of a pod; None if it has none."""
         claim = self.claims.pop(uid, None)
         if claim is not None:
