@@ -54,7 +54,7 @@ class ReservationPlan(StandingPlan):
         # Number that grows with every change of the stored state.
         self.version = 0
         self._compressed_at = (-1, -1)
-        self._looked_at = 0.0
+        self._looked_at = 0
         self._advance_version = 0
         self._displacers: dict[UnitKey, str] = {}
         # Units without a possible start: the capacity version of the search, and the reason why they can never
@@ -95,20 +95,20 @@ class ReservationPlan(StandingPlan):
         self._catch_up()
         delay = self.settings.start_delay
         rests = basis(self._state, self._future, reservation.parts, reservation.window, self._now, delay)
-        return ToldStart(int(self._now), *rests, *self.starts.expected(reservation, self._now))
+        return ToldStart(self._now, *rests, *self.starts.expected(reservation, self._now))
 
     def note_forecast(self, key: UnitKey, start: int, queue: str, pods: int) -> bool:
         """Store the planned start of a unit without promise; return whether its published forecast changes."""
         forecasts = self.starts.forecasts
         former = forecasts.told(key)
-        forecasts.note(key, int(self._now), start, queue, pods)
+        forecasts.note(key, self._now, start, queue, pods)
         if not isinstance(key, str):
             self._unit_of.update(dict.fromkeys(key, key))
         return forecasts.told(key) != former
 
     def forecast_started(self, key: UnitKey) -> None:
         """Record the start of a unit, with or without a promise."""
-        self.starts.forecasts.started(key, int(self._now))
+        self.starts.forecasts.started(key, self._now)
         self.version += 1
 
     def all(self) -> list[Reservation]:
@@ -122,7 +122,7 @@ class ReservationPlan(StandingPlan):
         return sum(reservation.queue == queue for reservation in self._reservations.values())
 
     @property
-    def next_due(self) -> float | None:
+    def next_due(self) -> int | None:
         """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
         reservation."""
         starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
@@ -154,7 +154,7 @@ class ReservationPlan(StandingPlan):
 
     def begin_cycle(
         self,
-        now: float,
+        now: int,
         quotas: QuotaCheck,
         waits: Callable[[UnitKey], bool],
         out_of_time: Callable[[], bool] = lambda: False,
@@ -166,6 +166,7 @@ class ReservationPlan(StandingPlan):
         """
         self._now, self._quotas, self._accounts, self._stale = now, quotas, None, True
         self._lifted.clear()
+        self._planned_end = FOREVER
         self.starts.forget_gone(waits)
         if not self.active:
             return []
@@ -329,7 +330,7 @@ class ReservationPlan(StandingPlan):
         self._loaded = list(promises)
 
     def restore_loaded(
-        self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: float
+        self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: int
     ) -> None:
         """Restore loaded promises in their old order.
 
@@ -387,7 +388,7 @@ class ReservationPlan(StandingPlan):
             self._hopeless[key] = self._state.capacity_version, why_never(self._state, quotas, parts)
             return None
         self._hopeless.pop(key, None)
-        reservation = Reservation(key, name, queue, priority, parts, duration, window, int(self._now))
+        reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
         self.starts.made(reservation)
         self._reservations[key] = reservation
         self.version += 1
@@ -421,10 +422,10 @@ class ReservationPlan(StandingPlan):
         self._catch_up()
         return self._search(parts, duration)
 
-    def _search(self, parts: Sequence[Part], duration: int, before: float = FOREVER) -> Window | None:
+    def _search(self, parts: Sequence[Part], duration: int, before: int = FOREVER) -> Window | None:
         return self._find(parts, duration, before).window
 
-    def _find(self, parts: Sequence[Part], duration: int, before: float) -> FoundWindow:
+    def _find(self, parts: Sequence[Part], duration: int, before: int) -> FoundWindow:
         assert self._accounts is not None
         return earliest_window(self._future, parts, duration, self._accounts, before)
 
@@ -432,7 +433,7 @@ class ReservationPlan(StandingPlan):
         """Release the reservation of a unit that has been placed."""
         reservation = self._reservations.get(key)
         if reservation is not None:
-            self.starts.started(reservation, int(self._now))
+            self.starts.started(reservation, self._now)
             self._drop(reservation)
 
     def failed(self, key: UnitKey, reason: str) -> None:
@@ -469,7 +470,7 @@ class ReservationPlan(StandingPlan):
 
     def _note(self, reservation: Reservation, start: int, cause: SlipCause, by: str) -> None:
         self.version += 1
-        slip = Slip(int(self._now), reservation.start, start, cause, by)
+        slip = Slip(self._now, reservation.start, start, cause, by)
         reservation.slips = (*reservation.slips, slip)[-_REMEMBERED:]
 
     # -- a turn ----------------------------------------------------------------------------------------------------
@@ -502,6 +503,8 @@ class ReservationPlan(StandingPlan):
 
         Return whether any window was closed.
         """
+        own = self._reservations.get(key)
+        self._planned_end = own.window.end if own is not None and own.start <= self._now else FOREVER
         chosen = [
             reservation
             for reservation in self._reservations.values()
@@ -518,7 +521,7 @@ class ReservationPlan(StandingPlan):
 
     def restore(self, placed: UnitKey | None = None, name: str = "", rows: Iterable[int] = ()) -> None:
         """End a turn: reserve the lifted windows again. The `placed` unit has used `rows`."""
-        lifted, self._lifted = self._lifted, {}
+        lifted, self._lifted, self._planned_end = self._lifted, {}, FOREVER
         used_rows = set(rows)
         for key, reservation in lifted.items():
             if key == placed:

@@ -60,14 +60,12 @@ class PromisedStarts:
         for key in [key for key in self._lost if not waits(key)]:
             del self._lost[key]
 
-    def expected(self, reservation: Reservation, now: float) -> tuple[int, int]:
+    def expected(self, reservation: Reservation, now: int) -> tuple[int, int]:
         """Return the times by which 50 and 80 of 100 comparable units have started; zeros if unknown."""
         made, promised, latest = reservation.made, reservation.promised, reservation.told
-        return expected_start(
-            self.calibration, reservation.queue, reservation.pods, made, promised, int(now), latest
-        )
+        return expected_start(self.calibration, reservation.queue, reservation.pods, made, promised, now, latest)
 
-    def has_news(self, reservation: Reservation, now: float) -> bool:
+    def has_news(self, reservation: Reservation, now: int) -> bool:
         """Return whether the start, or the expected start, has changed enough to publish it again."""
         earlier = reservation.told - reservation.start
         if earlier < 0 or earlier >= max(_WORTH_TELLING, (reservation.told - now) / 10):

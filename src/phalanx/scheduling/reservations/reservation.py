@@ -115,7 +115,7 @@ class Reservation:
         self.made = made
         self.slips: tuple[Slip, ...] = ()
         self.failures = 0
-        self.retry_at = 0.0
+        self.retry_at = 0
         self.attempted_at = (-1, -1)
         self.lacks = NOT_SEARCHED
         self.words: ToldStart | None = None

@@ -10,7 +10,7 @@ from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
 
 
 def cause_on(
-    state: ClusterState, rows: Sequence[int], reservation: Reservation, now: float, start_delay: int
+    state: ClusterState, rows: Sequence[int], reservation: Reservation, now: int, start_delay: int
 ) -> tuple[SlipCause, str]:
     """Return the cause of the lost room on the rows of a reservation, and the pod or node responsible for it."""
     if not all(state.nodes.alive[row] for row in rows):

@@ -42,7 +42,9 @@ class StandingPlan:
         self._accounts: AccountFuture | None = None
         self._quotas: QuotaCheck | None = None
         self._rows: BoolArray = np.zeros(0, dtype=np.bool_)
-        self._now = 0.0
+        self._now = 0
+        # End of the window of the unit that has its turn, if its time has come; FOREVER otherwise.
+        self._planned_end = FOREVER
         self._stale = True
 
     @property
@@ -119,12 +121,17 @@ class StandingPlan:
         allowed[places] = np.minimum(allowed[places], copies_in_time)
         return allowed
 
-    def _end(self, run_limit: int) -> float:
-        """Return the time by which a pod that starts now has left; FOREVER if unknown."""
-        slack = 0 if self._future.line.exact else _SLACK
-        return self._now + self.settings.start_delay + run_limit + slack if run_limit else FOREVER
+    def _end(self, run_limit: int) -> int:
+        """Return the time by which a pod that starts now has left; FOREVER if unknown.
 
-    def _overlaps(self, rows: RowArray, until: float, lifted: Iterable[Window] = ()) -> BoolArray:
+        A unit whose time has come counts until the end of its window: one that starts late postpones the windows
+        behind it.
+        """
+        slack = 0 if self._future.line.exact else _SLACK
+        end = self._now + self.settings.start_delay + run_limit + slack if run_limit else FOREVER
+        return max(min(end, self._planned_end), self._now + 1)
+
+    def _overlaps(self, rows: RowArray, until: int, lifted: Iterable[Window] = ()) -> BoolArray:
         mine = {id(window) for window in lifted}
         standing = [
             reservation.window for reservation in self._reservations.values() if reservation.key not in self._lifted
@@ -150,7 +157,7 @@ class StandingPlan:
     @contextmanager
     def accounts_until(
         self, run_limit: int, use: ReservationUse | None = None
-    ) -> Iterator[tuple[AccountFuture, float] | None]:
+    ) -> Iterator[tuple[AccountFuture, int] | None]:
         """Yield (future usage of accounts, end of a pod that starts now); None if nothing is reserved.
 
         Advance reservations that the pod can `use` are not charged in this context.

@@ -47,7 +47,7 @@ def basis(
     future: FutureMatrix,
     parts: Sequence[Part],
     window: Window,
-    now: float,
+    now: int,
     start_delay: int,
 ) -> tuple[int, int]:
     """Return (number of gangs and single pods on whose run-time limits the window rests, number of pods without a
