@@ -29,7 +29,4 @@ class PromiseOutcomes:
 def _cause(reservation: Reservation) -> str:
     """Return the cause of the last slip of the present promise; slips of an earlier, lost promise do not count."""
     causes = [slip.cause.value for slip in reservation.slips if slip.when >= reservation.made]
-    if causes:
-        return causes[-1]
-    # A reservation with failed turns had its turn in time, and something other than amounts blocked it.
-    return SlipCause.NOT_PLACEABLE.value if reservation.failures else NO_CAUSE
+    return causes[-1] if causes else NO_CAUSE

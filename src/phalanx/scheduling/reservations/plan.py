@@ -28,13 +28,20 @@ from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_
 
 #: Number of slips that a reservation stores.
 _REMEMBERED = 8
-#: A reservation is given up after this many failed turns at its time.
-_MOST_FAILURES = 8
+#: Seconds without a reservation after a failed turn at the promised time: at first, and after many failures.
+_FIRST_REST, _LONGEST_REST = 30, 3600
 #: On a grid, pods that fit beside the windows are retried after this many seconds; until then a pod counts as that
 #: much longer.
 _SLACK = 60
 #: Seconds between two such turns, unless the cluster changes before.
 _RETRY = 30
+
+
+#: Maximum number of repeated searches for units without a possible start in one cycle.
+_MOST_SEARCHES = 8
+
+Moment = tuple[int, int]
+"""Version of free room, and of the ends of pods."""
 
 
 class ReservationPlan(StandingPlan):
@@ -57,11 +64,15 @@ class ReservationPlan(StandingPlan):
         self._looked_at = 0
         self._advance_version = 0
         self._displacers: dict[UnitKey, str] = {}
-        # Units without a possible start: the capacity version of the search, and the reason why they can never
-        # start (None: a blocking pod has no known end).
-        self._hopeless: dict[UnitKey, tuple[int, Never | None]] = {}
+        # Units without a possible start: the moment of the search, and the reason why they can never start (None: a
+        # blocking pod has no known end). The next cycle searches again for units with an older moment.
+        self._hopeless: dict[UnitKey, tuple[Moment, Never | None]] = {}
+        self._outdated_searches = False
+        self._retimed = -1
         # Unit of each gang that has requested a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
+        # Units whose turn at the promised time failed: (end of the rest, its length).
+        self._rests: dict[UnitKey, tuple[int, int]] = {}
         self.starts = PromisedStarts()
 
     # -- queries ---------------------------------------------------------------------------------------------
@@ -126,12 +137,15 @@ class ReservationPlan(StandingPlan):
         """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
         reservation."""
         starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
+        starts += [until for until, _ in self._rests.values() if until > self._now]
         change = self.advance.next_change
         return min([*starts, change] if change is not None else starts, default=None)
 
     @property
     def outdated(self) -> bool:
         """Whether the end of a pod has changed since the plan was updated."""
+        if self._hopeless and (self._outdated_searches or self._retimed != self._state.pods.retimed.end):
+            return True
         return self.advance.outdated or (self.active and not self._future.times_current)
 
     @property
@@ -159,25 +173,32 @@ class ReservationPlan(StandingPlan):
         waits: Callable[[UnitKey], bool],
         out_of_time: Callable[[], bool] = lambda: False,
         ask: Ask = lambda spec: "its request cannot be resolved",
+        obstacle: Callable[[UnitKey], str] = lambda key: "",
     ) -> list[UnitKey]:
         """Update the plan to `now`; return the units that need a turn: they are due, or their start has changed.
 
-        `waits` returns whether a unit still waits. `ask` resolves the request of an advance reservation.
+        `waits` returns whether a unit still waits, `obstacle` why it could not start even with room ("" if it
+        could). `ask` resolves the request of an advance reservation.
         """
-        self._now, self._quotas, self._accounts, self._stale = now, quotas, None, True
+        former, self._now = self._now, now
+        self._quotas, self._accounts, self._stale = quotas, None, True
         self._lifted.clear()
         self._planned_end = FOREVER
         self.starts.forget_gone(waits)
+        self._rests = {key: rest for key, rest in self._rests.items() if waits(key)}
+        rested = [key for key, (until, _) in self._rests.items() if former < until <= now]
         if not self.active:
-            return []
+            return rested + self._outdated_hopeless(waits)
         released = self.advance.advance(now)
         self._catch_up()
         if released:
             self._open(released)
         for key in [key for key in self._reservations if not waits(key)]:
             self._drop(self._reservations[key])
-        for key in [key for key in self._hopeless if not waits(key)]:
-            del self._hopeless[key]
+        for reservation in list(self._reservations.values()):
+            if why := obstacle(reservation.key):
+                self._end_promise(reservation, SlipCause.CANNOT_START, why)
+        again = rested + self._outdated_hopeless(waits)
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
         }
@@ -196,7 +217,21 @@ class ReservationPlan(StandingPlan):
             (reservation.key, self._is_due(reservation), self._refresh_told(reservation))
             for reservation in self.all()
         ]
-        return lost + [key for key, due, changed in turns if due or changed]
+        return lost + again + [key for key, due, changed in turns if due or changed]
+
+    def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
+        """Return units for which a start is searched again, because a pod has got another end.
+
+        Where room has grown, `hopeless` lets the first units of each queue search again.
+        """
+        self._retimed = self._state.pods.retimed.end
+        for key in [key for key in self._hopeless if not waits(key)]:
+            del self._hopeless[key]
+        outdated = [key for key, (searched_at, _) in self._hopeless.items() if searched_at[1] != self._retimed]
+        self._outdated_searches = len(outdated) > _MOST_SEARCHES
+        for key in outdated[:_MOST_SEARCHES]:
+            del self._hopeless[key]
+        return outdated[:_MOST_SEARCHES]
 
     def _grant(self, ask: Ask) -> None:
         """Grant pending advance reservations one after the other, each beside the earlier ones."""
@@ -306,7 +341,7 @@ class ReservationPlan(StandingPlan):
     def _grown(self, reservation: Reservation) -> int:
         return sum(self._future.grown(part.pod_class) for part in reservation.parts)
 
-    def _moment(self) -> tuple[int, int]:
+    def _moment(self) -> Moment:
         """Return a version that changes whenever windows could move forward."""
         return self._state.capacity_version, self._state.pods.retimed.end
 
@@ -385,7 +420,7 @@ class ReservationPlan(StandingPlan):
             self._unit_of.update(dict.fromkeys(key, key))
         window = self._search(parts, duration, FOREVER)
         if window is None:
-            self._hopeless[key] = self._state.capacity_version, why_never(self._state, quotas, parts)
+            self._hopeless[key] = self._moment(), why_never(self._state, quotas, parts)
             return None
         self._hopeless.pop(key, None)
         reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
@@ -410,9 +445,11 @@ class ReservationPlan(StandingPlan):
         return True
 
     def hopeless(self, key: UnitKey) -> bool:
-        """Return whether no start was found for the unit, and capacity has not grown since."""
+        """Return whether no start was found for the unit, and nothing has changed since; or it rests."""
+        if self._rests.get(key, (0, 0))[0] > self._now:
+            return True
         entry = self._hopeless.get(key)
-        if entry is not None and entry[0] != self._state.capacity_version:
+        if entry is not None and entry[0] != self._moment():
             del self._hopeless[key]
             return False
         return entry is not None
@@ -433,19 +470,28 @@ class ReservationPlan(StandingPlan):
         """Release the reservation of a unit that has been placed."""
         reservation = self._reservations.get(key)
         if reservation is not None:
+            self._rests.pop(key, None)
             self.starts.started(reservation, self._now)
             self._drop(reservation)
 
     def failed(self, key: UnitKey, reason: str) -> None:
-        """Record a failed turn of a unit at its time: enough amounts are reserved, but the unit was not placed."""
+        """End the promise of a unit whose turn failed at its time: its reserved amounts do not help it.
+
+        After a rest it can get another start.
+        """
         reservation = self._reservations.get(key)
-        if reservation is None or reservation.start > self._now:
+        if reservation is None or reservation.start > self._now or key in self._displacers:
             return
-        reservation.failures += 1
-        if reservation.failures >= _MOST_FAILURES:
-            self._note(reservation, 0, SlipCause.NOT_PLACEABLE, reason)
-            self._drop(reservation)
-            self.starts.lose(reservation)
+        _, former = self._rests.get(key, (0, 0))
+        rest = min(2 * former, _LONGEST_REST) or _FIRST_REST
+        self._rests[key] = (self._now + rest, rest)
+        self._end_promise(reservation, SlipCause.NOT_PLACEABLE, reason)
+
+    def _end_promise(self, reservation: Reservation, cause: SlipCause, by: str) -> None:
+        """Give up a promise, and release its window to other units in the same cycle."""
+        self._note(reservation, 0, cause, by)
+        self._drop(reservation)
+        self.starts.lose(reservation)
 
     def _drop(self, reservation: Reservation) -> None:
         del self._reservations[reservation.key]

@@ -22,6 +22,7 @@ class SlipCause(enum.StrEnum):
     DEMAND_CHANGED = "DemandChanged"
     QUOTA_CHANGED = "QuotaChanged"
     MAINTENANCE = "Maintenance"
+    CANNOT_START = "CannotStart"
     NOT_PLACEABLE = "NotPlaceable"
     UNKNOWN = "Unknown"
 
@@ -74,7 +75,6 @@ class Reservation:
     __slots__ = (
         "attempted_at",
         "duration",
-        "failures",
         "key",
         "lacks",
         "made",
@@ -114,7 +114,6 @@ class Reservation:
         self.told = window.start
         self.made = made
         self.slips: tuple[Slip, ...] = ()
-        self.failures = 0
         self.retry_at = 0
         self.attempted_at = (-1, -1)
         self.lacks = NOT_SEARCHED

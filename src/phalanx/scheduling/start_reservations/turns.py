@@ -16,7 +16,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.placement.topology_domains import area_of
-from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
@@ -26,6 +26,7 @@ from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.obstacles import start_obstacle
 from phalanx.scheduling.start_reservations.votes import start_vote
 
 #: Largest number of start reservations under any policy.
@@ -95,8 +96,19 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
         plan.restore_loaded(
             lambda kept: _restored_reservation(session, plan, kept), session.quota_check, session.now
         )
-    ask = partial(wanted_by, session)
-    return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
+    return plan.begin_cycle(
+        session.now,
+        session.quota_check,
+        session.queue.waits,
+        session.out_of_time,
+        partial(wanted_by, session),
+        partial(_obstacle, session),
+    )
+
+
+def _obstacle(session: Session, key: UnitKey) -> str:
+    unit = session.queue.unit(key)
+    return start_obstacle(session, unit) if unit is not None else ""
 
 
 def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, ...] | str:
@@ -137,7 +149,7 @@ def _restored_reservation(
         if record is None or record.spec is None or record.spec.uid != uid:
             return None
     parts = parts_of(session, unit)
-    if not parts:
+    if not parts or start_obstacle(session, unit):
         return None
     shares = shares_of(promise, parts, session.state.nodes) or ()
     window = Window(promise.start, promise.end, shares, charges_of(parts))
@@ -203,10 +215,8 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     needs = [session.requirement(gang) for gang in unit.required]
     if any(need.repair or need.satisfied for need in needs):
         return False
-    # The end of an admission wait is unknown.
-    if any(awaits_admission(gang) for gang in unit.gangs):
-        return False
-    if any(session.blocked(member) is not None for member in unit.members):
+    # The end of such a wait is unknown.
+    if start_obstacle(session, unit):
         return False
     if session.plugin_runtime.plugins("reserve_start") and (vote := start_vote(session, unit)) is not Vote.ABSTAIN:
         return vote is Vote.PERMIT
