@@ -77,7 +77,7 @@ class LiveLoop:
         self.events = 0
         self.after_cycles: Callable[[], None] = lambda: None
         self._start_delay, self._kill_delay, self._reaction = start_delay, kill_delay, reaction
-        self._coming: list[tuple[float, int, Callable[[], None]]] = []
+        self._coming: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
 
     @property
@@ -88,7 +88,7 @@ class LiveLoop:
 
     # declarations
 
-    def at(self, when: float, effect: Callable[[], None]) -> None:
+    def at(self, when: float, effect: Callable[[], object]) -> None:
         heapq.heappush(self._coming, (when, next(self._numbers), effect))
 
     def apply(self, event: ClusterEvent) -> None:

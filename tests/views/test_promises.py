@@ -106,8 +106,8 @@ def test_dry_run_that_finds_no_start_any_more_says_that_the_promise_is_given_up(
     world.no_node("n").node("small", cpu=1)
     answer = why(world, promises)
     assert answer.start is not None
-    assert (answer.start.moves_to, answer.start.moves_because) == ("", "LimitChanged")
-    assert "  a dry run drops it: LimitChanged" in start_lines(answer.start, world.now)
+    assert (answer.start.moves_to, answer.start.moves_because) == ("", "NodeLost")
+    assert "  a dry run drops it: NodeLost" in start_lines(answer.start, world.now)
 
 
 def test_start_that_only_a_dry_run_reserves_is_not_called_promised() -> None:

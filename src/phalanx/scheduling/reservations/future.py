@@ -242,11 +242,19 @@ class FutureMatrix:
 
     # -- windows ----------------------------------------------------------------------------------------------
 
+    @property
+    def windows(self) -> list[Window]:
+        """The subtracted windows."""
+        return list(self._standing.values())
+
     def take(self, window: Window) -> None:
         """Subtract a window."""
         self._standing[id(window)] = window
         # An exact time line needs an edge at every end of a window.
-        self._redraw |= self.line.exact and window.end < FOREVER and window.end not in self.line.edges
+        self._redraw |= self.line.exact and any(
+            self.line.edges[0] < when < FOREVER and when not in self.line.edges
+            for when in (window.start, window.end)
+        )
         self._index_window(window, True)
         self._change(window, -1)
 

@@ -31,13 +31,14 @@ def latest_end(record: PodRecord, now: int, start_delay: int = 0) -> int:
     return end if end > now else after_overrun(end, now)
 
 
-def overdue(record: PodRecord, now: int) -> bool:
-    """Return whether the pod should have ended already."""
+def overrun(record: PodRecord, now: int) -> int:
+    """Return the seconds since the pod should have ended; -1 if its end has not come, or is unknown."""
     pod = record.pod
     if record.state is MemberState.TERMINATING:
-        return bool(pod.leaves) and pod.leaves <= now
-    end = pod.run_time.latest_end(pod.started, pod.grace) if pod.started else None
-    return end is not None and end <= now
+        end = pod.leaves or None
+    else:
+        end = pod.run_time.latest_end(pod.started, pod.grace) if pod.started else None
+    return now - end if end is not None and end <= now else -1
 
 
 def begun_late(record: PodRecord, now: int, start_delay: int) -> bool:

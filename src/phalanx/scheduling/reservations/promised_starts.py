@@ -77,7 +77,7 @@ class PromisedStarts:
         expected = self.expected(reservation, now)[0]
         return not expected or expected >= now + worth
 
-    def without_promise(self, key: UnitKey, hopeless: tuple[tuple[int, int], Never | None] | None) -> str:
+    def without_promise(self, key: UnitKey, hopeless: tuple[tuple[int, ...], Never | None] | None) -> str:
         """Return the text about the start of a unit without a promise, "" for none.
 
         `hopeless` is the moment at which no start was found, and the reason why there can never be one.

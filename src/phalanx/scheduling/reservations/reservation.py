@@ -15,6 +15,8 @@ class SlipCause(enum.StrEnum):
     """Cause of a postponement of a promised start."""
 
     NODE_LOST = "NodeLost"
+    NODE_CLOSED = "NodeClosed"
+    NODE_SHRUNK = "NodeShrunk"
     OVERRUN = "Overrun"
     STARTED_LATE = "StartedLate"
     DISPLACED = "Displaced"
@@ -115,7 +117,7 @@ class Reservation:
         self.made = made
         self.slips: tuple[Slip, ...] = ()
         self.retry_at = 0
-        self.attempted_at = (-1, -1)
+        self.attempted_at = (-1, -1, -1, -1)
         self.lacks = NOT_SEARCHED
         self.words: ToldStart | None = None
         self.spares = False

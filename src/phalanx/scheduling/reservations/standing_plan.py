@@ -37,6 +37,8 @@ class StandingPlan:
         self._state = state
         self._reservations: dict[UnitKey, Reservation] = {}
         self._lifted: dict[UnitKey, Reservation] = {}
+        # Free room of late starts from now on, beside their windows.
+        self._holds: dict[UnitKey, Window] = {}
         self.advance = AdvancePlan(state)
         self._future = self._new_future()
         self._accounts: AccountFuture | None = None
@@ -137,6 +139,7 @@ class StandingPlan:
             reservation.window for reservation in self._reservations.values() if reservation.key not in self._lifted
         ]
         standing += [window for window in self.advance.windows() if id(window) not in mine]
+        standing += [hold for key, hold in self._holds.items() if key not in self._lifted]
         busy = {row for window in standing if window.start < until for row in window.rows.tolist()}
         overlapping: BoolArray = np.array([row in busy for row in rows.tolist()], dtype=np.bool_)
         return overlapping
@@ -187,6 +190,19 @@ class StandingPlan:
         if self._accounts is not None:
             self._accounts.give_back(window)
 
+    def _lift(self, reservation: Reservation) -> None:
+        """Open the reserved room of a unit for a turn."""
+        self._lifted[reservation.key] = reservation
+        self._take_off(reservation.window)
+        if (hold := self._holds.get(reservation.key)) is not None:
+            self._take_off(hold)
+
+    def _close(self, reservation: Reservation) -> None:
+        """Reserve the room of a unit again after a turn."""
+        self._put_on(reservation.window)
+        if (hold := self._holds.get(reservation.key)) is not None:
+            self._put_on(hold)
+
     def _open(self, windows: Iterable[Window]) -> None:
         """Release windows: retry units that now fit there."""
         self._look_again(windows)
@@ -219,14 +235,20 @@ class StandingPlan:
             self._future.update()
             if line is self._future.line and self._accounts is not None:
                 return
-        windows = [
-            reservation.window for reservation in self._reservations.values() if reservation.key not in self._lifted
-        ]
-        windows += self.advance.windows()
         if self._stale:
             self._stale = False
-            self._future.advance(self._now, windows)
+            windows = [
+                reservation.window
+                for reservation in self._reservations.values()
+                if reservation.key not in self._lifted
+            ]
+            self._future.advance(self._now, [*windows, *self._holds.values(), *self.advance.windows()])
         assert self._quotas is not None
         self._accounts = AccountFuture(
-            self._state, self._future.line, self._quotas, windows, self._now, self.settings.start_delay
+            self._state,
+            self._future.line,
+            self._quotas,
+            self._future.windows,
+            self._now,
+            self.settings.start_delay,
         )

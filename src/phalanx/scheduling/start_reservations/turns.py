@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import ChargePath
@@ -103,7 +104,31 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
         session.out_of_time,
         partial(wanted_by, session),
         partial(_obstacle, session),
+        partial(_parts_now, session),
     )
+
+
+def _parts_now(session: Session, reservation: Reservation) -> tuple[Part, ...]:
+    """Return the request of a reservation with the nodes and topology domains of now; itself if unchanged."""
+    if any(part.domains is not None for part in reservation.parts):
+        unit = session.queue.unit(reservation.key)
+        fresh = parts_of(session, unit) if unit is not None else ()
+        same = len(fresh) == len(reservation.parts) and all(map(_same, fresh, reservation.parts))
+        requests = [(part.pod_class, part.count, part.charge_path) for part in fresh]
+        former = [(part.pod_class, part.count, part.charge_path) for part in reservation.parts]
+        return reservation.parts if same or requests != former else fresh
+    rows = [session.placer.eligible_rows(part.pod_class) for part in reservation.parts]
+    if all(np.array_equal(part.rows, now) for part, now in zip(reservation.parts, rows, strict=True)):
+        return reservation.parts
+    return tuple(
+        msgspec.structs.replace(part, rows=now.copy()) for part, now in zip(reservation.parts, rows, strict=True)
+    )
+
+
+def _same(one: Part, other: Part) -> bool:
+    if one.domains is None or other.domains is None:
+        return one.domains is other.domains and np.array_equal(one.rows, other.rows)
+    return np.array_equal(one.rows, other.rows) and np.array_equal(one.domains, other.domains)
 
 
 def _obstacle(session: Session, key: UnitKey) -> str:
@@ -190,8 +215,9 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     if not demand.for_room or plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
-    queue = queue_of(session, unit)
-    if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
+    queue, priority = queue_of(session, unit), min(session.turn_priority(member) for member in unit.members)
+    depth = plan.settings.depth
+    if len(plan) >= MOST_RESERVATIONS or (depth and plan.count(queue, priority) >= depth):
         return
     wait = _created(unit) + plan.settings.min_age - session.now
     if plan.settings.min_age and wait > 0 and not _permitted(session, unit):
@@ -199,7 +225,6 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     parts = parts_of(session, unit)
     if parts:
-        priority = min(session.turn_priority(member) for member in unit.members)
         unit.reserved = (
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
             is not None
