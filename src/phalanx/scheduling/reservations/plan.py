@@ -63,6 +63,11 @@ class ReservationPlan(RepairedPlan):
 
     # -- queries ---------------------------------------------------------------------------------------------
 
+    @property
+    def now(self) -> int:
+        """Time of the last update."""
+        return self._now
+
     def __len__(self) -> int:
         return len(self._reservations)
 
@@ -81,7 +86,7 @@ class ReservationPlan(RepairedPlan):
         reservation = self._reservations.get(key)
         if reservation is not None:
             words = reservation.words = reservation.words or self._basis_of(reservation)
-            return start_sentence(reservation.told, words, reservation.slips, reservation.spares)
+            return start_sentence(reservation.told, words, reservation.slips, self._now, reservation.spares)
         return self.starts.without_promise(key, self._hopeless.get(key))
 
     def is_promised(self, gang: GangKey) -> bool:
