@@ -114,7 +114,7 @@ def test_starts_are_drawn_for_viewers_of_their_namespace() -> None:
     rows = list(reservation_rows(ClusterState(), starts, 1_767_225_600.0))
     assert [(row, scope) for row, _, scope in rows] == [("start/b/alone", "b"), ("start/a/kept", "a")]
     told = {content.title: content.note for _, content, _ in rows if isinstance(content, ReservationRow)}
-    assert told == {"b/alone": "1 pod, as planned now", "a/kept": "4 pods, no later than this"}
+    assert told == {"b/alone": "1 pod, as planned now", "a/kept": "4 pods, promised"}
 
 
 @pytest.mark.asyncio(loop_scope="session")

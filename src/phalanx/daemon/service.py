@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -164,6 +165,8 @@ class SchedulerService(LeadingService):
     async def _woken(self) -> None:
         """Return when something has changed, or when the time of the next recheck has come."""
         alarm = self.scheduler.next_recheck
+        # The core counts whole seconds: before the next one, a fractional alarm would find nothing due.
+        alarm = math.ceil(alarm) if alarm is not None else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, alarm - time.time()) if alarm is not None else None):
                 await self._lifecycle.wake.wait()

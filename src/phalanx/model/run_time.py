@@ -44,14 +44,14 @@ class RunTime(msgspec.Struct, frozen=True):
     allowed: int = 0
     allowed_source: str = ""
 
-    def latest_end(self, start: float, grace: int) -> float | None:
+    def latest_end(self, start: int, grace: int) -> int | None:
         """Return the latest time at which a pod that starts at `start` has left its node; None if unknown.
 
         `grace` is the pod's termination grace period in seconds.
         """
         ends = [start + self.limit] if self.limit else []
         if self.deadline:
-            ends.append(float(self.deadline))
+            ends.append(self.deadline)
         return min(ends) + grace if ends else None
 
     def expected(self) -> int:
@@ -61,7 +61,7 @@ class RunTime(msgspec.Struct, frozen=True):
             return min(self.limit, self.estimate)
         return self.estimate or self.limit
 
-    def exceeded(self, started: float, now: float) -> bool:
+    def exceeded(self, started: int, now: int) -> bool:
         """Return whether a pod that started at `started` has run longer than allowed."""
         return bool(self.allowed and started) and now >= started + self.allowed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from phalanx.cli.columns import bar, brief, columns, fields, percent, rounded, spoken, without_slots
 from phalanx.cli.jobs.starts import start_lines
-from phalanx.cli.listing.ages import relative
+from phalanx.cli.listing.ages import promised_moment
 from phalanx.reports.account_entries import AccountEntry, Counts, FirstWaiting, QueueEntry, QueueReport, QuotaEntry
 
 _BAR = 24
@@ -295,7 +295,7 @@ def _first(entry: AccountEntry, now: float) -> list[str]:
 
 def _start(first: FirstWaiting | None, now: float) -> str:
     """Return the promised start of the first waiting gang or pod of a queue."""
-    return relative(first.start.no_later_than, now) if first is not None and first.start is not None else ""
+    return promised_moment(first.start.no_later_than, now) if first and first.start else ""
 
 
 def _budget(entry: AccountEntry) -> list[tuple[str, str]]:

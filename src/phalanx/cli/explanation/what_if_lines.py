@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cli.columns import columns
-from phalanx.cli.listing.ages import relative
+from phalanx.cli.listing.ages import OVERDUE, promised_moment, relative
 from phalanx.dialects.times import parse_time
 from phalanx.model.text.duration import format_duration
 
@@ -138,7 +138,8 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> It
     if asked.expected:
         yield f"  Expected: {relative(asked.expected, now)}, if pods end at their users' estimates"
     if asked.promised:
-        yield f"  Promised: no later than {relative(asked.promised, now)} (action reserve)"
+        promised = promised_moment(asked.promised, now)
+        yield f"  Promised: {'' if promised.startswith(OVERDUE) else 'no later than '}{promised} (action reserve)"
     verdict = asked.verdict
     if verdict is not None and asked.state != "AfterEvictions":
         yield f"  Now: {verdict.message}" + (f" ({verdict.reason})" if verdict.reason else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cli.columns import columns
-from phalanx.cli.listing.ages import relative
+from phalanx.cli.listing.ages import OVERDUE, promised_moment, relative
 
 if TYPE_CHECKING:
     from phalanx.cli.invocation import Invocation
@@ -68,7 +68,7 @@ def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) 
             str(entry.pods),
             str(entry.priority),
             entry.state,
-            relative(start.no_later_than, now),
+            promised_moment(start.no_later_than, now),
             relative(start.expected, now),
             relative(start.expected_until, now),
             _reason(entry, now),
@@ -98,7 +98,9 @@ def start_lines(start: PromisedStart, now: float) -> list[str]:
         first = (
             f", first promised for {relative(start.promised, now)}" if start.promised != start.no_later_than else ""
         )
-        lines.append(f"Starts: no later than {relative(start.no_later_than, now)}{since}{first}")
+        promised = promised_moment(start.no_later_than, now)
+        words = promised if promised.startswith(OVERDUE) else f"no later than {promised}"
+        lines.append(f"Starts: {words}{since}{first}")
     elif start.planned:
         lines.append(f"Starts: planned {relative(start.planned, now)}; not promised")
     else:

@@ -29,3 +29,12 @@ def age(moment: str, now: float) -> str:
 def relative(moment: str, now: float) -> str:
     """Format an RFC 3339 timestamp as `in 20 min (08:15:29)` (time of day in UTC); "" if there is none."""
     return relative_moment(parse_time(moment), now)
+
+
+OVERDUE = "overdue"
+
+
+def promised_moment(moment: str, now: float) -> str:
+    """Return a promised start as `relative` does; `overdue, 20 min ago (08:15:29)` once it has passed."""
+    shown = relative(moment, now)
+    return f"{OVERDUE}, {shown}" if shown and parse_time(moment) < int(now) else shown

@@ -241,8 +241,20 @@ def _families() -> Iterator[MetricFamily]:
     yield MetricFamily(
         "phalanx_promised_starts_total",
         counter,
-        "Promised starts by outcome: Kept, or the reason of a late or lost start",
+        "Promised starts by outcome: Kept, or the cause of a late or lost start (Unknown: a fault of Phalanx)",
         ("outcome",),
+    )
+    yield MetricFamily(
+        "phalanx_promised_start_lateness_seconds_total",
+        counter,
+        "Sum of the delays of promised starts that were late, by cause",
+        ("cause",),
+    )
+    yield MetricFamily(
+        "phalanx_earliest_promised_start_timestamp_seconds",
+        gauge,
+        "Earliest published start of the units with a promised start; in the past, a promise is past its time",
+        (),
     )
     yield MetricFamily(
         "phalanx_defragmentation_runs_total",

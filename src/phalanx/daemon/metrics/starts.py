@@ -29,6 +29,8 @@ class StartMetrics(Collector):
         coverage = computed("phalanx_start_forecast_coverage")
         loss = computed("phalanx_start_forecast_pinball_loss_seconds")
         promises = computed("phalanx_promised_starts_total")
+        lateness = computed("phalanx_promised_start_lateness_seconds_total")
+        earliest = computed("phalanx_earliest_promised_start_timestamp_seconds")
         plan = self._plan()
         if plan is not None:
             for basis, calibration in (
@@ -41,7 +43,11 @@ class StartMetrics(Collector):
                     loss.add_metric([basis, queue], score.pinball_loss)
             for outcome, count in sorted(plan.starts.outcomes.counts.items()):
                 promises.add_metric([outcome], count)
-        yield from (coverage, loss, promises)
+            for cause, seconds in sorted(plan.starts.outcomes.lateness.items()):
+                lateness.add_metric([cause], seconds)
+            if (told := min((reservation.told for reservation in plan.all()), default=None)) is not None:
+                earliest.add_metric([], told)
+        yield from (coverage, loss, promises, lateness, earliest)
 
 
 def _scores(calibration: StartCalibration) -> Iterator[tuple[str, Score]]:

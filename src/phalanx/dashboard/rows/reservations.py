@@ -91,7 +91,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
             namespace=namespace,
             start=promised or planned_start.start.planned,
             queue=planned_start.queue,
-            note=f"{pods}, {'no later than this' if promised else 'as planned now'}",
+            note=f"{pods}, {'promised' if promised else 'as planned now'}",
         )
         yield row.id, row, namespace
 

@@ -34,7 +34,7 @@ class AccountFuture:
         line: Timeline,
         quotas: QuotaCheck,
         windows: Iterable[Window],
-        now: float,
+        now: int,
         start_delay: int = 0,
     ) -> None:
         """Initialize for the windows. Queries subtract the later releases of pods that a search has removed
@@ -99,7 +99,7 @@ class AccountFuture:
     def any_overdrawn(self) -> bool:
         return any(self.overdrawn(window) is not None for window in self._windows.values())
 
-    def room(self, charge_path: ChargePath, amounts: Mapping[str, int], end: float) -> int | None:
+    def room(self, charge_path: ChargePath, amounts: Mapping[str, int], end: int) -> int | None:
         """Return the number of times that the amounts fit from now until `end`; None where there are no windows."""
         if not self._windows:
             return None
@@ -115,7 +115,7 @@ class AccountFuture:
         return fewest
 
     def excess(
-        self, charge_path: ChargePath, amounts: Mapping[str, int], end: float
+        self, charge_path: ChargePath, amounts: Mapping[str, int], end: int
     ) -> tuple[AccountLimit, str, int] | None:
         """Return (limit, resource, highest usage until `end`) of a limit that the amounts exceed; None if there is
         none."""

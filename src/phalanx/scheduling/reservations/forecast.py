@@ -78,7 +78,7 @@ class StartForecaster:
     """
 
     def __init__(
-        self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: float, windows: Iterable[Window]
+        self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: int, windows: Iterable[Window]
     ) -> None:
         self._state = state
         self._quotas = quotas

@@ -32,7 +32,7 @@ class FutureMatrix:
     def __init__(self, state: ClusterState, start_delay: int = 0) -> None:
         self._state = state
         self._start_delay = start_delay
-        self._now = 0.0
+        self._now = 0
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
@@ -67,7 +67,7 @@ class FutureMatrix:
 
     # -- following the cluster ------------------------------------------------------------------------------
 
-    def advance(self, now: float, windows: Iterable[Window]) -> None:
+    def advance(self, now: int, windows: Iterable[Window]) -> None:
         """Update the matrix to `now` with all reserved `windows`."""
         self._now = now
         self._set_windows({id(window): window for window in windows})
@@ -240,11 +240,19 @@ class FutureMatrix:
 
     # -- windows ----------------------------------------------------------------------------------------------
 
+    @property
+    def windows(self) -> list[Window]:
+        """The subtracted windows."""
+        return list(self._standing.values())
+
     def take(self, window: Window) -> None:
         """Subtract a window."""
         self._standing[id(window)] = window
         # An exact time line needs an edge at every end of a window.
-        self._redraw |= self.line.exact and window.end < FOREVER and window.end not in self.line.edges
+        self._redraw |= self.line.exact and any(
+            self.line.edges[0] < when < FOREVER and when not in self.line.edges
+            for when in (window.start, window.end)
+        )
         self._index_window(window, True)
         self._change(window, -1)
 
@@ -340,7 +348,7 @@ class FutureMatrix:
         assert fits is not None  # every pod takes a pod slot
         return np.maximum(fits, 0, out=fits)
 
-    def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: float) -> IntArray:
+    def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
         known = self._least.get((pod_class.number, last))
@@ -370,8 +378,8 @@ class FutureMatrix:
         self,
         pod_class: ClassRecord,
         rows: RowArray,
-        start: float,
-        end: float,
+        start: int,
+        end: int,
         lifted: Iterable[Window],
         removed: Iterable[PodRecord] = (),
     ) -> IntArray:

@@ -71,14 +71,12 @@ class PromisedStarts:
             del self._lost[key]
         return bool(gone)
 
-    def expected(self, reservation: Reservation, now: float) -> tuple[int, int]:
+    def expected(self, reservation: Reservation, now: int) -> tuple[int, int]:
         """Return the times by which 50 and 80 of 100 comparable units have started; zeros if unknown."""
         made, promised, latest = reservation.made, reservation.promised, reservation.told
-        return expected_start(
-            self.calibration, reservation.queue, reservation.pods, made, promised, int(now), latest
-        )
+        return expected_start(self.calibration, reservation.queue, reservation.pods, made, promised, now, latest)
 
-    def has_news(self, reservation: Reservation, now: float) -> bool:
+    def has_news(self, reservation: Reservation, now: int) -> bool:
         """Return whether the start, or the expected start, has changed enough to publish it again."""
         earlier = reservation.told - reservation.start
         if earlier < 0 or earlier >= max(_WORTH_TELLING, (reservation.told - now) / 10):
@@ -90,10 +88,10 @@ class PromisedStarts:
         expected = self.expected(reservation, now)[0]
         return not expected or expected >= now + worth
 
-    def without_promise(self, key: UnitKey, hopeless: tuple[int, Never | None] | None) -> str:
+    def without_promise(self, key: UnitKey, hopeless: tuple[tuple[int, ...], Never | None] | None) -> str:
         """Return the text about the start of a unit without a promise, "" for none.
 
-        `hopeless` is the capacity version at which no start was found, and the reason why there can never be one.
+        `hopeless` is the moment at which no start was found, and the reason why there can never be one.
         """
         sentences = [postponement(self._lost[key][-1])] if key in self._lost else []
         expected, until = self.forecasts.told(key)

@@ -62,13 +62,13 @@ class CycleFeatures:
         times = (feature.next_due() for feature in self._at["next_due"])
         return min((when for when in times if when is not None), default=None)
 
-    def observe(self, now: float) -> None:
+    def observe(self, now: int) -> None:
         for feature in self._at["observe"]:
             feature.observe(now)
 
     # within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         for feature in self._at["advance"]:
             feature.advance(now)
 

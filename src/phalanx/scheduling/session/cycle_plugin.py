@@ -92,7 +92,7 @@ class CyclePlugin:
         """Return the time from which a cycle is needed even without events; None if never."""
         raise NotImplementedError
 
-    def observe(self, now: float) -> None:
+    def observe(self, now: int) -> None:
         """Record the usage of accounts from `now` on: before and after each cycle, and when pods were added or
         removed.
         """
@@ -100,7 +100,7 @@ class CyclePlugin:
 
     # within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         """Advance the time before the session of a cycle begins: end expired reservations, open freed room."""
         raise NotImplementedError
 

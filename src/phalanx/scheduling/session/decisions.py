@@ -38,7 +38,7 @@ class Decisions:
     repeat.
     """
 
-    def __init__(self, state: ClusterState, plan: Plan, now: float, log: EvictionLog) -> None:
+    def __init__(self, state: ClusterState, plan: Plan, now: int, log: EvictionLog) -> None:
         self._state = state
         self._log = log
         self._now = now

@@ -104,7 +104,7 @@ class StartReservations(CyclePlugin):
 
     # Within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         self._again = False
         self._follow_advance()
 
