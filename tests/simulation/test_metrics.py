@@ -66,8 +66,10 @@ def test_waits_and_slowdowns_of_three_jobs() -> None:
     ]
     told = job_metrics(jobs, 200)
     assert (told["jobs"], told["jobs_done"], told["jobs_waiting"]) == (3, 2, 1)
-    assert told["mean_wait_seconds"] == 45
-    assert (told["p50_wait_seconds"], told["max_wait_seconds"]) == (0, 90)
+    # The third one has waited for 180 seconds.
+    assert told["mean_wait_seconds"] == (0 + 90 + 180) / 3
+    assert (told["p50_wait_seconds"], told["max_wait_seconds"]) == (90, 180)
+    assert (told["never_started"], told["censored_waits"]) == (1, 1)
     assert told["mean_bounded_slowdown"] == pytest.approx((1 + 140 / 50) / 2)
     assert told["mean_flow_seconds"] == (100 + 140) / 2
     assert told["makespan_seconds"] == 150

@@ -17,7 +17,7 @@ from phalanx.cli.arguments import Dress, build_arguments, combined
 from phalanx.cli.connection import ClientOptions, parsed_client_options, print_structured, run_on_client
 
 if TYPE_CHECKING:
-    from phalanx.cli.scheduler_policy import ReadPolicy
+    from phalanx.cli.scheduler_policy import FindPolicy, ReadPolicy
     from phalanx.kube.client import KubeClient
 
 S = TypeVar("S")
@@ -62,6 +62,15 @@ class Invocation:
         from phalanx.cli.scheduler_policy import policy_reader
 
         return policy_reader(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
+
+    def policy_finder(self) -> FindPolicy:
+        """Return a function that reads the policy with its text and the scheduler names.
+
+        Raises click.ClickException for an invalid policy file.
+        """
+        from phalanx.cli.scheduler_policy import policy_finder
+
+        return policy_finder(self.config, self.lease_namespace, self.scheduler_names)
 
     def print_document(self, document: object) -> None:
         """Print `document` on stdout: YAML with `-o yaml`, else JSON."""

@@ -77,7 +77,7 @@ class SimulateArguments:
     "policy_files",
     multiple=True,
     metavar="FILE...",
-    help="Policy files to compare. Default: the built-in policy.",
+    help="Policy files to compare. Default: the policy of the capture, else the built-in policy.",
 )
 @click.option(
     "--seed",

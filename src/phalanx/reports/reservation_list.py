@@ -81,7 +81,8 @@ def _promise(kept: StoredReservation, promises: Promises) -> ReservationEntry:
     nodes = {node for share in kept.shares for node in share.nodes}
     return ReservationEntry(
         kind="promise",
-        name=",".join(names) or f"pod {kept.name or kept.pod}",
+        # A record of an older version has only the uid of its pod, which means nothing to a user.
+        name=",".join(names) or (f"pod {kept.name}" if kept.name else "unnamed pod"),
         namespace=where,
         queue=kept.queue,
         promise=promises.origin,

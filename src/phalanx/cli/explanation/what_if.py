@@ -241,13 +241,15 @@ def _cluster(
 ) -> tuple[SimulatedCluster, str, Policy]:
     """Return the cluster to simulate (of a capture or the API, under policy `other`), the user's namespace, and the
     policy."""
-    from phalanx.daemon.policy_file import read_policy
+    from phalanx.daemon.policy_file import parse_policy, read_policy
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.inputs import read_text
 
     if arguments.capture_file:
         cluster = read_cluster(read_text(arguments.capture_file)[1], arguments.capture_file)
-        return cluster, arguments.namespace or "default", read_policy(invocation.config)
+        captured = cluster.capture.policy if cluster.capture is not None and not invocation.config else ""
+        policy = parse_policy(captured, arguments.capture_file) if captured else read_policy(invocation.config)
+        return cluster, arguments.namespace or "default", policy
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
     read_policy_now = invocation.policy_reader()

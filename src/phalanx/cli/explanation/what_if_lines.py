@@ -9,6 +9,7 @@ from phalanx.cli.columns import columns
 from phalanx.cli.listing.ages import OVERDUE, promised_moment, relative
 from phalanx.dialects.times import parse_time
 from phalanx.model.text.duration import format_duration
+from phalanx.model.text.moments import shown_span
 
 if TYPE_CHECKING:
     from phalanx.reports.whatif.answer import AskedStart, EvictedGang, NodeRoom, Starts, WhatIfAnswer
@@ -181,7 +182,7 @@ def _effect(seconds: int | None) -> str:
         return "unknown"
     if seconds == 0:
         return "same time"
-    return f"{format_duration(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
+    return f"{shown_span(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
 def _rooms(rooms: Sequence[NodeRoom]) -> str:

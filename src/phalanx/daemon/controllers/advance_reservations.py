@@ -27,7 +27,7 @@ from phalanx.status.status_writer import DerivedStatus, StatusWriter
 _NODES_NAMED = 64
 _OWNERS_NAMED = 16
 _OCCURRENCES_NAMED = 3
-_WARNED_OF = ("Unschedulable", "NodeLost", "Unused")
+_WARNED_OF = ("Unschedulable", "NodeLost", "Maintenance", "Unused")
 _WORDS = {
     EndReason.SUCCEEDED: "the reservation has been used",
     EndReason.EXPIRED: "the time of the reservation has ended",
@@ -47,6 +47,7 @@ class ReservationStatus(msgspec.Struct, frozen=True):
     allocated: tuple[tuple[str, str], ...]
     users: tuple[str, ...]
     lost: tuple[str, ...]
+    closed: tuple[tuple[str, str], ...]
     refusal: GrantRefusal | None
     reason: str
     problem: str
@@ -111,7 +112,12 @@ class AdvanceReservationStatuses:
         _, ready = _conditions(status)
         if (last is None or last.phase is status.phase) and published.get("reason") == ready[2]:
             return
-        if last is not None and (last.phase, last.reason, last.lost) == (status.phase, status.reason, status.lost):
+        if last is not None and (last.phase, last.reason, last.lost, last.closed) == (
+            status.phase,
+            status.reason,
+            status.lost,
+            status.closed,
+        ):
             return
         kind: Literal["Normal", "Warning"] = "Warning" if ready[2] in _WARNED_OF else "Normal"
         about = ObjectRef(f"{seen.ref.group}/{seen.ref.version}", seen.ref.kind, "", seen.ref.name, seen.ref.uid)
@@ -188,6 +194,7 @@ def _status(grant: AdvanceGrant, generation: int) -> ReservationStatus:
         allocated=_amounts(grant.used_amounts()),
         users=grant.users,
         lost=grant.lost,
+        closed=tuple(sorted(grant.closed.items())),
         refusal=grant.refusal,
         reason=grant.reason,
         problem=grant.spec.problem,
@@ -218,6 +225,11 @@ def _owners(status: ReservationStatus) -> list[dict[str, str]]:
     return [{"namespace": namespace, "name": name} for namespace, _, name in pairs]
 
 
+def conditions_of_grant(grant: AdvanceGrant) -> tuple[tuple[str, str, str, str], tuple[str, str, str, str]]:
+    """Return the conditions Scheduled and Ready of a grant: (type, status, reason, message)."""
+    return _conditions(_status(grant, 0))
+
+
 def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], tuple[str, str, str, str]]:
     """Return the conditions Scheduled and Ready of a reservation: (type, status, reason, message)."""
     if status.problem:
@@ -235,11 +247,17 @@ def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], t
         return ("Scheduled", granted, scheduled, words), ("Ready", "False", status.reason, words)
     granted_on = f"resources are reserved on {len(status.nodes)} node(s)"
     scheduled_now = ("Scheduled", "True", "Scheduled", granted_on)
-    if status.lost:
-        lost = (
-            f"node(s) {', '.join(status.lost[:5])} are lost, and no other node has free resources for the lost part"
-        )
+    closed = dict(status.closed)
+    gone = [name for name in status.lost if name not in closed]
+    if gone:
+        lost = f"node(s) {', '.join(gone[:5])} are lost, and no other node has free resources for the lost part"
         return scheduled_now, ("Ready", "False", "NodeLost", lost)
+    if closed:
+        causes = ", ".join(sorted(set(closed.values())))
+        text = f"node(s) {', '.join(list(closed)[:5])} close before its end ({causes})"
+        if status.lost:
+            text += ", and no other node has free resources for this part"
+        return scheduled_now, ("Ready", "False", "Maintenance", text)
     if status.phase is GrantPhase.AVAILABLE:
         return scheduled_now, ("Ready", "True", "Available", "its pods can use it")
     return scheduled_now, ("Ready", "False", "Waiting", f"the reservation starts at {format_time(status.start)}")

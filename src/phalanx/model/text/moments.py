@@ -28,10 +28,10 @@ def relative_moment(seconds: float | None, now: float) -> str:
     left = int(seconds) - int(now)
     if not left:
         return f"now ({beside})"
-    return f"in {_span(left)} ({beside})" if left > 0 else f"{_span(-left)} ago ({beside})"
+    return f"in {shown_span(left)} ({beside})" if left > 0 else f"{shown_span(-left)} ago ({beside})"
 
 
-def _span(seconds: int) -> str:
+def shown_span(seconds: int) -> str:
     """Format a number of seconds in its one or two largest units: `45 s`, `20 min`, `3 h 20 min`, `2 d 3 h`."""
     if seconds < _MINUTE:
         return f"{seconds} s"

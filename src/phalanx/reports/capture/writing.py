@@ -30,11 +30,13 @@ async def capture_cluster(
     lease_namespace: str = "kube-system",
     *,
     own_namespace: str = "",
+    policy_text: str = "",
     told: Told = lambda plural, count: None,
 ) -> tuple[Capture, list[dict[str, Any]]]:
     """Read the cluster. Return the capture's header, and the captured objects by kind and name.
 
-    `told` is called with each kind during reading, and the number of objects so far.
+    `policy_text` is stored for simulations of the capture. `told` is called with each kind during reading, and the
+    number of objects so far.
     """
     documents: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
@@ -65,6 +67,7 @@ async def capture_cluster(
         promises.promises,
         tuple(snapshot.usages),
         promises.origin,
+        policy_text,
     )
     return capture, [documents[key] for key in sorted(documents)]
 

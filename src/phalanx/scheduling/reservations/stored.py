@@ -99,6 +99,7 @@ class StoredGrant(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     nodes: dict[str, StoredNode] = {}
     ended: list[StoredEnd] = []
+    held_until: int = 0
 
 
 class StoredStarts(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,8 +25,8 @@ def interval(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def compare(runs: Sequence[RunResult]) -> dict[str, object]:
-    """Return by metric and policy: mean and interval over the seeds, and the difference to the first policy, paired
-    by seed."""
+    """Return by metric and policy: mean and interval over the seeds, whether it is only a lower bound, and the
+    difference to the first policy, paired by seed."""
     policies = list(dict.fromkeys(run.policy for run in runs))
     values: dict[str, dict[str, dict[int, float]]] = {}
     for run in runs:
@@ -42,6 +42,8 @@ def compare(runs: Sequence[RunResult]) -> dict[str, object]:
             if not by_seed:
                 continue
             statistics: dict[str, object] = dict(interval(list(by_seed.values())))
+            if any(name in run.lower_bounds for run in runs if run.policy == policy):
+                statistics["lower_bound"] = True
             paired = [value - base[seed] for seed, value in by_seed.items() if seed in base]
             if policy != policies[0] and paired:
                 statistics["difference"] = interval(paired)
