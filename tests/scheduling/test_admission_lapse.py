@@ -135,3 +135,10 @@ class TestFinishedGang:
             world.becomes(f"driver-{number}", phase=PodPhase.SUCCEEDED).run()
         volcano(world, "next", 12, queue="q").run()
         assert world.admissions[-1] == "next"
+
+
+def test_finished_group_below_its_raised_minimum_announces_no_more_pods() -> None:
+    """Its ended member has used all of its minResources, so that only the number of pods is outstanding."""
+    world = volcano(Scenario().node("n1", cpu=8), "done", 1, admitted=True).pod("done-0", gang="done", cpu=1).run()
+    world.finishes("done-0").gang("done", 3).run()
+    assert world.state.gangs.inqueue.uncreated(world.namespace) == {}

@@ -180,7 +180,8 @@ class InqueueResources:
             if record is None or share is None:
                 self._forget(key)
             if record is not None and share is not None:
-                idle = _idle_state(record) if share.unplaced else None
+                # Ended members have used what was announced for placement; creation in their namespace is separate.
+                idle = _idle_state(record) if share.unplaced or share.uncreated else None
                 if not self._counts(key, record, idle):
                     share = share.without_outstanding()
                 self._shares[key] = share
