@@ -11,14 +11,14 @@ from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason, Plan
 from phalanx.model.devices.cards import Card, Family
-from phalanx.model.events import GangUpdated, NodeUpdated
+from phalanx.model.events import GangUpdated, NodeUpdated, PodRejected
 from phalanx.model.node import Node
-from phalanx.model.pod import MemberState, PodPhase
+from phalanx.model.pod import MemberState, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.reservations.stored import decode, decode_grants, encode
+from phalanx.scheduling.reservations.stored import decode, decode_grants, decode_losses, encode
 from phalanx.scheduling.scheduler import never
 
-from ..scheduling.features import rejecting_nodes, starts
+from ..scheduling.features import starts
 from ..scheduling.scenario import Scenario
 
 RACK, HOST = "topology.kubernetes.io/rack", "kubernetes.io/hostname"
@@ -63,7 +63,6 @@ class World(Scenario):
     def __init__(self, *, reserves: bool = False) -> None:
         super().__init__(policy(reserves))
         self.controllers: list[Callable[[], None]] = []
-        self.rejections: list[tuple[str, int]] = []
         self.reasons_of_evictions: dict[str, EvictionReason] = {}
         self.restarts = 0
         self.decisions: list[object] = []
@@ -88,7 +87,7 @@ class World(Scenario):
         """Run one cycle and write its decisions, except bindings."""
         plan = self.plan(should_stop)
         promised = starts(self.scheduler).promised()
-        self._stored = encode(promised[1], promised[2])
+        self._stored = encode(*promised[1:])
         self.decisions += [*plan.binds, *plan.evictions, *plan.admissions]
         for nominate in plan.nominations:
             if nominate.uid in self.state.pods and self._pod(nominate.uid).nominated_node != nominate.node:
@@ -178,9 +177,10 @@ class World(Scenario):
         return self
 
     def rejects(self, node: str) -> None:
-        """Let the kubelet of a node reject a pod."""
-        self.rejections.append((node, self.now))
-        rejecting_nodes(self.scheduler).rejected(node, self.now)
+        """Let the kubelet of a node reject pods."""
+        for namespace in ("one", "two"):  # of two namespaces: the node is closed to all that request CPUs
+            event = PodRejected(node, "OutOfcpu", namespace, PodClass(requests=(("cpu", 1000),)), self.now)
+            self.observe(f"rejection by {node} of a pod of {namespace}", event)
 
     # the end of a process
 
@@ -194,10 +194,9 @@ class World(Scenario):
         self.state.pods.load_nominations()
         promised, faults = decode(self._stored or encode([]))
         grants, more = decode_grants(self._stored or encode([]))
-        assert not faults + more
-        starts(self.scheduler).load(promised, None, grants)
-        for node, moment in self.rejections:
-            rejecting_nodes(self.scheduler).rejected(node, moment)
+        losses, most = decode_losses(self._stored or encode([]))
+        assert not faults + more + most
+        starts(self.scheduler).load(promised, None, grants, losses)
         self.scheduler.activate_due(self.now)
         return self
 
