@@ -51,6 +51,7 @@ PAIRS: tuple[Pair, ...] = tuple(combinations(FEATURES, 2))
 
 #: Pairs that cannot meet, each with the reason.
 APART: dict[Pair, str] = {
+    (ElasticSurplus, ExpectedMembers): "a member above the minimum is one of the expected members",
     (Admission, Composites): "the groups of a CompositePodGroup are native: they have no phase Inqueue",
     (SuspendedJobs, Composites): "a suspended job in a queue gets a PodGroup of Volcano's API, never a composite",
 }

@@ -84,7 +84,8 @@ class PlaceholderClaims(CyclePlugin):
         """Let waiting pods, the oldest first, claim the rooms that a gang holds for them."""
         for record in sorted(self._waiting(gang), key=lambda record: (record.pod.created, record.pod.key)):
             room = room_for(self._state.nodes, gang, record)
-            if room is not None:
+            # Without held room, a placeholder stands for a pod that comes after all present ones.
+            if room is not None and room.nomination is not None:
                 claim_room(self._pods, self._state.nodes, room, record)
 
     def _waiting(self, gang: GangRecord) -> Iterator[PodRecord]:
