@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.account import AccountKey, Tree
+from phalanx.model.events import PodRejected
 from phalanx.model.pod import PodClass
 from phalanx.model.topology import TopologyRule
-from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 
 from .scenario import Scenario, amounts
 from .test_composites import World
@@ -122,9 +122,8 @@ class TestAdmission:
 
     def test_gang_that_waits_for_a_node_in_back_off_keeps_its_admission(self) -> None:
         world = admitted(cluster(), "large", 4, 4)
-        backoff = world.scheduler.features.get(RejectingNodes)
-        assert backoff is not None
-        backoff.rejected("n1", world.now)
+        spec = world.state.pods["large-0"].pod
+        world.observe("rejection", PodRejected("n1", "OutOfcpu", spec.namespace, spec.pod_class, int(world.now)))
         world.cycle()
         assert world.waiting("large") == ["large-0", "large-1", "large-2", "large-3"]
         assert inqueue_cpu(world) == 16_000

@@ -151,7 +151,7 @@ def test_accuracy_of_promised_starts_is_measured() -> None:
         plan.starts.calibration.observe(
             ObservedStart("q", 1, 100, waited, plan.starts.calibration.quantiles(100, 1))
         )
-    plan.starts.outcomes.counts.update({"Kept": 190, "NodeLost": 9, "NoCause": 1})
+    plan.starts.outcomes.counts.update({"Kept": 190, "NodeLost": 9, "Unknown": 1})
     found = start_metrics(plan)
     assert (found["promises"], found["slipped_promises"], found["broken_promises"]) == (200, 9, 1)
     assert found["coverage_p50"] == pytest.approx(0.5, abs=0.02)

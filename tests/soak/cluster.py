@@ -11,7 +11,7 @@ from phalanx.model.decisions import EvictionReason, Plan
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.gangs.quorum import quorum_requirement
-from phalanx.scheduling.reservations.outcomes import NO_CAUSE
+from phalanx.scheduling.reservations.outcomes import BROKEN
 from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
@@ -224,6 +224,6 @@ class SoakCluster(Scenario):
     def _no_promise_is_broken(self) -> None:
         plan = reservation_plan(self.scheduler.features)
         if plan is not None:
-            assert not plan.starts.outcomes.counts[NO_CAUSE], "a promised start was missed without a cause"
+            assert not plan.starts.outcomes.counts[BROKEN], "a promised start was missed without a cause"
             stuck = plan.starts.outcomes.counts[SlipCause.NOT_PLACEABLE.value]
             assert not stuck or not self.amounts_only, "a promised start was missed where only amounts count"

@@ -1,4 +1,4 @@
-"""Policy and scheduler names that a command uses."""
+"""Scheduler's policy and names that a command uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def policy_reader(
     config: str, lease_namespace: str, scheduler_names: tuple[str, ...], *, names_only: bool = False
 ) -> ReadPolicy:
-    """Return a function that reads the policy and the scheduler names.
+    """Return a function that reads the scheduler's policy and names.
 
     The policy is the file `config`, else the scheduler's current policy. The names are `scheduler_names`, else
     those that the scheduler publishes. A differing policy prints a warning once; with `names_only` (a list that

@@ -1,4 +1,4 @@
-"""Run times of pods for display: limit and estimate with their sources, and limits that nothing enforces."""
+"""Run times of pods for display: limit and estimate with their sources, and limits that no component enforces."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunTimeEntry(msgspec.Struct, omit_defaults=True):
     endless: int = 0
 
     def lines(self) -> list[str]:
-        """Return one line each for limit, estimate and unenforced limit."""
+        """Format the run time as lines: limit, estimate and unenforced limit."""
         limit = f"at most {self.limit} ({self.limit_source})" if self.limit else NO_END
         if self.deadline:
             limit += f", until {self.deadline} at the latest"
@@ -54,7 +54,7 @@ class RunTimeEntry(msgspec.Struct, omit_defaults=True):
 
 
 def run_time_of(pods: Sequence[Pod]) -> RunTimeEntry | None:
-    """Return the run time of these pods; None without pods that have one."""
+    """Return the run time of the longest-running of these pods; None without pods that have one."""
     times = [pod.run_time for pod in pods if not pod.finished and not pod.placeholder]
     if not times:
         return None
@@ -80,5 +80,5 @@ def run_time_of(pods: Sequence[Pod]) -> RunTimeEntry | None:
 
 
 def _merely_allowed(time: RunTime) -> int:
-    """Return the permitted run time of a pod in seconds if it is shorter than the enforced one."""
+    """Return the permitted run time of a pod in seconds if it is shorter than the enforced limit, else 0."""
     return time.allowed if not time.limit or time.allowed < time.limit else 0

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import fsum
 
 from phalanx.scheduling.reservations.calibration import TOLD, Score
-from phalanx.scheduling.reservations.outcomes import KEPT, NO_CAUSE, PromiseOutcomes
+from phalanx.scheduling.reservations.outcomes import BROKEN, KEPT, PromiseOutcomes
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.simulation.history import JobHistory, JobOutcome
 from phalanx.simulation.job import SimulatedJob
@@ -222,8 +222,8 @@ def start_metrics(plan: ReservationPlan | None) -> dict[str, float | int | None]
     score = plan.starts.calibration.total if plan is not None else Score()
     metrics: dict[str, float | int | None] = {
         "promises": sum(outcomes.counts.values()),
-        "broken_promises": outcomes.counts[NO_CAUSE],
-        "slipped_promises": sum(outcomes.counts.values()) - outcomes.counts[NO_CAUSE] - outcomes.counts[KEPT],
+        "broken_promises": outcomes.counts[BROKEN],
+        "slipped_promises": sum(outcomes.counts.values()) - outcomes.counts[BROKEN] - outcomes.counts[KEPT],
     }
     for percent, part in zip(TOLD, score.coverage, strict=True):
         metrics[f"coverage_p{percent}"] = part if score.starts else None

@@ -1,4 +1,4 @@
-"""`phalanx capture`: save a live cluster to a file, without secrets."""
+"""Command `phalanx capture`: save a live cluster to a file, without secrets."""
 
 from __future__ import annotations
 

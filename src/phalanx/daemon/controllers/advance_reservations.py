@@ -29,15 +29,15 @@ _OWNERS_NAMED = 16
 _OCCURRENCES_NAMED = 3
 _WARNED_OF = ("Unschedulable", "NodeLost", "Maintenance", "Unused")
 _WORDS = {
-    EndReason.SUCCEEDED: "it has been used",
-    EndReason.EXPIRED: "its time is over",
+    EndReason.SUCCEEDED: "the reservation has been used",
+    EndReason.EXPIRED: "the time of the reservation has ended",
     EndReason.UNUSED: "no pod has used it for the duration of unusedAfter",
-    EndReason.UNSCHEDULABLE: "its time is over, and its resources were never completely free",
+    EndReason.UNSCHEDULABLE: "the time of the reservation has ended, and its resources were never completely free",
 }
 
 
 class ReservationStatus(msgspec.Struct, frozen=True):
-    """Status of a reservation, written when it differs from the last one."""
+    """Status of an advance reservation, written when it differs from the last one."""
 
     phase: GrantPhase
     start: int
@@ -56,7 +56,7 @@ class ReservationStatus(msgspec.Struct, frozen=True):
 
 
 class AdvanceReservationStatuses:
-    """Publisher of the status of every reservation; it checks once a second and writes only changes.
+    """Publisher of the status of every advance reservation; it checks once a second and writes only changes.
 
     `grants` returns the grants. `recorded` returns whether a grant (name, uid, phase, start) is stored where a
     restart finds it: a grant is not published before. A stored status is only compared, never used as input.
@@ -98,13 +98,13 @@ class AdvanceReservationStatuses:
                 self._writer.touch(name)
 
     def _is_publishable(self, grant: AdvanceGrant) -> bool:
-        """Return whether the grant has a state that a restart would not change."""
+        """Return whether the grant of a reservation has a state that a restart would not change."""
         if grant.phase is GrantPhase.PENDING:
             return bool(grant.refusal or grant.spec.problem)
         return self._recorded(grant.name, grant.spec.uid, grant.phase.value, grant.start)
 
     def _publish(self, seen: SeenReservation, status: ReservationStatus, last: ReservationStatus | None) -> None:
-        """Publish an event when a reservation is granted, refused, lost or ended.
+        """Publish an event when an advance reservation is granted, refused, lost or ended.
 
         After a restart the conditions of the status show what is already published.
         """
@@ -231,7 +231,7 @@ def conditions_of_grant(grant: AdvanceGrant) -> tuple[tuple[str, str, str, str],
 
 
 def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], tuple[str, str, str, str]]:
-    """Return the conditions Scheduled and Ready: (type, status, reason, message)."""
+    """Return the conditions Scheduled and Ready of a reservation: (type, status, reason, message)."""
     if status.problem:
         return ("Scheduled", "False", INVALID, status.problem), ("Ready", "False", INVALID, status.problem)
     if status.phase is GrantPhase.PENDING:
@@ -260,4 +260,4 @@ def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], t
         return scheduled_now, ("Ready", "False", "Maintenance", text)
     if status.phase is GrantPhase.AVAILABLE:
         return scheduled_now, ("Ready", "True", "Available", "its pods can use it")
-    return scheduled_now, ("Ready", "False", "Waiting", f"it starts at {format_time(status.start)}")
+    return scheduled_now, ("Ready", "False", "Waiting", f"the reservation starts at {format_time(status.start)}")

@@ -34,7 +34,7 @@ _CACHE_SIZE = 10_000
 
 
 class SeenReservation(msgspec.Struct, frozen=True):
-    """Last seen state of an object; the status only serves to find changed fields."""
+    """Last seen state of a Reservation object; the status only serves to find changed fields."""
 
     ref: GroupRef
     generation: int
@@ -193,7 +193,7 @@ class AdvanceReservations(PodEnricher):
         return events, touched
 
     def _affected_pods(self, read: ReadReservation | None) -> set[str]:
-        """Return the uids of pods that the reservation can affect."""
+        """Return the uids of pods whose permission to use reserved nodes this reservation can change."""
         if read is None:
             return set()
         name = read.spec.name

@@ -1,4 +1,4 @@
-"""Capture of a live cluster: reading and encoding."""
+"""Capture (recording in a file) of a live cluster: reading and encoding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def capture_cluster(
     policy_text: str = "",
     told: Told = lambda plural, count: None,
 ) -> tuple[Capture, list[dict[str, Any]]]:
-    """Return the capture's header, and the objects by kind and name.
+    """Read the cluster. Return the capture's header, and the captured objects by kind and name.
 
     `policy_text` is stored for simulations of the capture. `told` is called with each kind during reading, and the
     number of objects so far.
@@ -73,7 +73,8 @@ async def capture_cluster(
 
 
 def encode_capture(capture: Capture, documents: Iterable[dict[str, Any]], packed: bool) -> bytes:
-    """Return a List of API objects as JSON, one per line, with the header first; gzipped if `packed`."""
+    """Encode a capture as a List of API objects in JSON, one object per line, with the header first; gzipped if
+    `packed`."""
     head = {
         "apiVersion": OWN_VERSION,
         "kind": KIND,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
@@ -10,6 +11,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.ordering.failures import ask_plugins
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -37,8 +39,9 @@ class UnplaceableUnits(CyclePlugin):
         self._queue = queue
         self._proofs: dict[WaitReason, bool] = {}
         self._version: object = None
-        # Demands that wait since before the last change of nodes or accounts.
-        self._unexamined: list[WaitReason] = []
+        # Demands that wait since before the last change of nodes, accounts or policy; their units, where the queue
+        # does not know these any more.
+        self._unexamined: list[tuple[WaitReason, list[UnitKey] | None]] = []
         # The marked units of each demand.
         self._units: dict[WaitReason, dict[UnitKey, None]] = {}
         self._demands: dict[UnitKey, WaitReason] = {}
@@ -46,29 +49,35 @@ class UnplaceableUnits(CyclePlugin):
 
     def configure(self, policy: Policy) -> None:
         self._version = None
+        # A new policy wakes all units, but what is proved of them does not wait for their next refusal.
+        self._unexamined = [(demand, self._queue.units_with(demand)) for demand in self._queue.waiting_demands()]
 
     def outdated(self) -> bool:
         return bool(self._unexamined)
 
-    def begin(self, session: Session) -> None:
-        state = self._state
+    def wake(self, session: Session) -> Iterable[UnitKey]:
+        """Examine demands after a change. Return the units that are not unplaceable any more."""
+        state, fit_again = self._state, list[UnitKey]()
         version = (state.topology.version, state.ledger.shape_version, session.placer.invalidations)
         if version != self._version:
             self._version = version
             self._proofs.clear()
             for demand in list(self._units):
                 if not self._is_unplaceable(session, demand):
-                    for key in list(self._units[demand]):
-                        self._unmark(key)
-            self._unexamined = self._queue.waiting_demands()
+                    fit_again += self._units[demand]
+            for key in fit_again:
+                self._unmark(key)
+            waiting = self._queue.waiting_demands()
+            self._unexamined = [(demand, None) for demand in waiting] if waiting else self._unexamined
         marked = False
         for _ in range(min(_MOST_EXAMINED, len(self._unexamined))):
-            demand = self._unexamined.pop()
+            demand, units = self._unexamined.pop()
             if demand not in self._proofs and _is_provable(demand) and self._is_unplaceable(session, demand):
-                for key in self._queue.units_with(demand):
+                for key in units if units is not None else self._queue.units_with(demand):
                     marked |= self._mark(key, demand)
         if marked:
             state.room_opened()
+        return fit_again
 
     def revise(self, session: Session) -> None:
         proofs, marked = self._proofs, False
@@ -97,7 +106,8 @@ class UnplaceableUnits(CyclePlugin):
             proofs = [self._is_unplaceable(session, part) for part in parts]
             proved = any(proofs)
         else:
-            proved = is_unplaceable(session, demand)
+            # The eligible nodes are computed by plugins, which can fail.
+            proved = ask_plugins(session, "a proof", partial(is_unplaceable, session, demand), False)
         self._proofs[demand] = proved
         return proved
 

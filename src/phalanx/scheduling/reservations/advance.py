@@ -47,7 +47,7 @@ class AdvancePlan:
         self.version = 0
         self._seen = -1
         self._cursor = -1
-        self._now = 0.0
+        self._now = 0
         self._charge_paths: dict[str, ChargePath] = {}
         self._loaded: dict[str, StoredGrant] = {}
         self._shape = -1
@@ -68,9 +68,9 @@ class AdvancePlan:
         return [grant.window for grant in self.grants.values() if grant.window is not None]
 
     @property
-    def next_change(self) -> float | None:
+    def next_change(self) -> int | None:
         """The next time at which an advance reservation starts, ends or is released as unused."""
-        times: list[float] = []
+        times: list[int] = []
         for grant in self.grants.values():
             if grant.phase is GrantPhase.WAITING:
                 times.append(grant.start)
@@ -188,7 +188,7 @@ class AdvancePlan:
                     add_amounts(used.setdefault(node, {}), self._amounts(record.footprint.usage), 1)
                     users.append(record.pod.key)
         if users:
-            grant.last_used = int(self._now)
+            grant.last_used = self._now
         if (used, tuple(users)) == (grant.used, grant.users):
             return False
         grant.used, grant.users = used, tuple(users)
@@ -200,7 +200,7 @@ class AdvancePlan:
 
     # -- a cycle -----------------------------------------------------------------------------------------------
 
-    def advance(self, now: float) -> list[Window]:
+    def advance(self, now: int) -> list[Window]:
         """Update all states to `now`, without new grants; return the windows that are released."""
         self._now = now
         former = {id(window): window for window in self.windows()}
@@ -241,7 +241,7 @@ class AdvancePlan:
         if grant.over:
             return
         if not grant.granted:
-            coming = grant.spec.occurrence(int(self._now))
+            coming = grant.spec.occurrence(self._now)
             if coming is not None:
                 grant.start, grant.end = coming.start, coming.end
             elif not grant.spec.problem:
@@ -257,7 +257,7 @@ class AdvancePlan:
         elif grant.phase is GrantPhase.AVAILABLE and self._now >= self._given_up_at(grant):
             self._finish(grant, GrantPhase.FAILED, EndReason.UNUSED)
 
-    def _given_up_at(self, grant: AdvanceGrant) -> float:
+    def _given_up_at(self, grant: AdvanceGrant) -> int:
         if not grant.spec.unused_after or grant.users:
             return FOREVER
         return max(grant.start, grant.last_used) + grant.spec.unused_after
@@ -266,7 +266,7 @@ class AdvancePlan:
         """End the occurrence. A recurring reservation then waits for a grant of its next one."""
         if grant.spec.on_end is AtEnd.EVICT:
             grant.ended = (*grant.ended, EndedUse(grant.start, grant.end, tuple(sorted(grant.nodes))))
-        coming = grant.spec.occurrence(int(self._now)) if grant.spec.recurrence is not None else None
+        coming = grant.spec.occurrence(self._now) if grant.spec.recurrence is not None else None
         if coming is None:
             self._finish(grant, GrantPhase.SUCCEEDED, EndReason.EXPIRED)
             return
@@ -427,7 +427,7 @@ class AdvancePlan:
             grant.refusal = GrantRefusal(question)
             return False
         search = RoomSearch(future, accounts, self._state.nodes, question)
-        start = max(grant.start, int(self._now))
+        start = max(grant.start, self._now)
         room = search.earliest(start, spec.duration) if spec.flexible_start else search.at(start, grant.end)
         if room is not None and spec.flexible_start and room.end > spec.end:
             room = None
@@ -491,9 +491,7 @@ class AdvancePlan:
         request = reduced(question, copies, {self._state.nodes.row(name) for name in grant.nodes})
         if request is None:
             return False
-        room = RoomSearch(future, accounts, self._state.nodes, request).at(
-            max(grant.start, int(self._now)), grant.end
-        )
+        room = RoomSearch(future, accounts, self._state.nodes, request).at(max(grant.start, self._now), grant.end)
         if room is None:
             return False
         for name in grant.lost:

@@ -21,7 +21,7 @@ _ROWS_LOOKED_AT = 256
 
 def refusal_of(
     state: ClusterState,
-    now: float,
+    now: int,
     grant: AdvanceGrant,
     search: RoomSearch,
     question: RoomQuestion,
@@ -47,7 +47,7 @@ def refusal_of(
 
 
 def _blockers(
-    state: ClusterState, now: float, full: BoolArray, start: int, end: int, windows: Iterable[tuple[str, Window]]
+    state: ClusterState, now: int, full: BoolArray, start: int, end: int, windows: Iterable[tuple[str, Window]]
 ) -> list[str]:
     """Return the pods, gangs and windows on the full rows in [start, end), the most frequent first.
 
@@ -69,7 +69,7 @@ def _blockers(
     return _ranked(counts)
 
 
-def _count_pods(state: ClusterState, now: float, row: int, start: int, counts: dict[str, int]) -> None:
+def _count_pods(state: ClusterState, now: int, row: int, start: int, counts: dict[str, int]) -> None:
     for record in state.pods.on(row):
         if not record.pod.fixture and latest_end(record, now) > start:
             gang = record.gang

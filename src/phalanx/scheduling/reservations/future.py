@@ -32,7 +32,7 @@ class FutureMatrix:
     def __init__(self, state: ClusterState, start_delay: int = 0) -> None:
         self._state = state
         self._start_delay = start_delay
-        self._now = 0.0
+        self._now = 0
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
@@ -67,7 +67,7 @@ class FutureMatrix:
 
     # -- following the cluster ------------------------------------------------------------------------------
 
-    def advance(self, now: float, windows: Iterable[Window]) -> None:
+    def advance(self, now: int, windows: Iterable[Window]) -> None:
         """Update the matrix to `now` with all reserved `windows`."""
         self._now = now
         self._set_windows({id(window): window for window in windows})
@@ -169,9 +169,7 @@ class FutureMatrix:
                 del self._moments[end]
         ends, usages, endless = [], [], 0
         for record in self._state.pods.on(row):
-            end = latest_end(record, self._now, self._start_delay)
-            if record.pod_class.spec.reservation is not None:
-                end = min(end, self.leaves_by(record))
+            end = self.end_of(record)
             if end == FOREVER:
                 endless += not record.pod.fixture
             else:
@@ -242,11 +240,19 @@ class FutureMatrix:
 
     # -- windows ----------------------------------------------------------------------------------------------
 
+    @property
+    def windows(self) -> list[Window]:
+        """The subtracted windows."""
+        return list(self._standing.values())
+
     def take(self, window: Window) -> None:
         """Subtract a window."""
         self._standing[id(window)] = window
         # An exact time line needs an edge at every end of a window.
-        self._redraw |= self.line.exact and window.end < FOREVER and window.end not in self.line.edges
+        self._redraw |= self.line.exact and any(
+            self.line.edges[0] < when < FOREVER and when not in self.line.edges
+            for when in (window.start, window.end)
+        )
         self._index_window(window, True)
         self._change(window, -1)
 
@@ -342,7 +348,7 @@ class FutureMatrix:
         assert fits is not None  # every pod takes a pod slot
         return np.maximum(fits, 0, out=fits)
 
-    def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: float) -> IntArray:
+    def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
         known = self._least.get((pod_class.number, last))
@@ -369,19 +375,59 @@ class FutureMatrix:
         return np.maximum(fewest, 0)
 
     def copies_beside(
-        self, pod_class: ClassRecord, rows: RowArray, start: float, end: float, lifted: Iterable[Window]
+        self,
+        pod_class: ClassRecord,
+        rows: RowArray,
+        start: int,
+        end: int,
+        lifted: Iterable[Window],
+        removed: Iterable[PodRecord] = (),
     ) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits over [start, end) without the `lifted`
-        windows."""
+        windows.
+
+        Pods that a search has `removed` tentatively free their amounts from now on, and not again at their end.
+        """
         first, last = self.line.slots(start, end)
         lifted = list(lifted)
+        rows, places = np.unique(rows, return_inverse=True)
+        freed = self._freed_twice(rows, removed)
         fewest: IntArray | None = None
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            free = self.free_beside(column, first, last, lifted)[:, rows]
+            free = self._free_on(rows, column, first, last, lifted)
+            for slot, at, usage in freed:
+                free[max(slot - first, 0) :, at] -= usage[column]
             copies = free.min(axis=0) // amount
             fewest = copies if fewest is None else np.minimum(fewest, copies)
         assert fewest is not None  # every pod takes a pod slot
-        return np.maximum(fewest, 0)
+        fewest = np.maximum(fewest, 0)
+        return fewest[places]
+
+    def _free_on(self, rows: RowArray, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:
+        """Return int64[slots, rows] of one resource from slot `first` to `last` without the `lifted` windows."""
+        free: IntArray = self.free(column)[first:last][:, rows]
+        for window in lifted:
+            begin, end = (min(max(slot, first), last) - first for slot in self.line.slots(window.start, window.end))
+            for share in window.kept:
+                _, places, kept_places = np.intersect1d(rows, share.rows, return_indices=True)
+                free[begin:end, places] += share.kept(column)[kept_places]
+        return free
+
+    def _freed_twice(self, rows: RowArray, removed: Iterable[PodRecord]) -> list[tuple[int, int, IntArray]]:
+        """Return (slot of the end, place in `rows`, usage) of removed pods with a known end."""
+        freed: list[tuple[int, int, IntArray]] = []
+        places = {row: place for place, row in enumerate(rows.tolist())}
+        for record in removed:
+            place = places.get(record.row)
+            if place is not None and (end := self.end_of(record)) < FOREVER:
+                slot = int(np.searchsorted(self.line.moments, end, side="left"))
+                freed.append((slot, place, record.footprint.usage))
+        return freed
+
+    def end_of(self, record: PodRecord) -> int:
+        """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
+        end = latest_end(record, self._now, self._start_delay)
+        return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
     def free_beside(self, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:
         """Return int64[slots, N] of one resource from slot `first` to `last` without the `lifted` windows."""

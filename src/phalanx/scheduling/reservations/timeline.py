@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -49,7 +48,7 @@ class Timeline:
         """Edges after the first; equal for time lines that differ in their first moment only."""
         return self.edges[1:]
 
-    def slots(self, start: float, end: float) -> tuple[int, int]:
+    def slots(self, start: int, end: int) -> tuple[int, int]:
         """Return the slots [first, last) that a use over [start, end) touches; at least one."""
         first = max(0, bisect_right(self.edges, start) - 1)
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
@@ -64,7 +63,7 @@ class Timeline:
 
 
 def timeline(
-    now: float,
+    now: int,
     ends: Collection[int],
     kept: Iterable[int] = (),
     nodes: int = 1,
@@ -77,7 +76,7 @@ def timeline(
     second. A `former` grid that is still valid is returned unchanged. `closures` are edges of maintenance, which a
     grid covers with whole slots.
     """
-    first = math.floor(now)
+    first = now
     last = first + HORIZON
     fixed = {when for when in kept if first < when < FOREVER}
     closing = {when for when in closures if first < when < FOREVER}

@@ -92,7 +92,7 @@ class Session:
         placer: Placer,
         work: SchedulingQueue,
         plan: Plan,
-        now: float,
+        now: int,
         should_stop: Callable[[], bool],
         memory: Memo,
         past: CycleHistory | None = None,
