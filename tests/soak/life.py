@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from .cluster import POLICIES, SoakCluster
-from .steps import Draw, Step, play
+from .draws import Draw
+from .feature_plays import resume
+from .next_process import differences
+from .plays import play
+from .steps import Step
 
 #: After this number of steps the cluster comes to rest.
 REST_EVERY = 10
@@ -58,12 +63,24 @@ def fault_of(cluster: SoakCluster, step: Step, number: int) -> str:
     """Return the fault after a step, "" for none."""
     try:
         play(step, cluster)
+        resume(cluster)
+        cluster.answer()
         cluster.cycle()
         if number % REST_EVERY == REST_EVERY - 1:
             cluster.rest()
+        if cluster.scheduler.idle and (fault := differences(cluster)):
+            return f"NextProcess: {fault}"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}{_place_of(error)}"
     return ""
+
+
+def _place_of(error: Exception) -> str:
+    """Return the failed line of an assertion without a message."""
+    if str(error) or error.__traceback__ is None:
+        return ""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{last.line} ({Path(last.filename).name})"
 
 
 def shrink(story: Story, patience: int = 2000) -> Story:
