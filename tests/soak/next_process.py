@@ -24,12 +24,16 @@ def differences(cluster: SoakCluster) -> str:
     All writes of the present process have arrived: bindings, nominations, evictions and admissions.
     """
     state, scheduler = next_process(cluster)
+    # A binding that arrives is a change: from then on its pod can be a victim.
+    arriving = any(record.state is MemberState.ASSUMED for record in cluster.state.pods.values())
     decided: list[str] = []
     for _ in range(_MOST_CYCLES):
         if scheduler.idle:
             break
         plan = scheduler.cycle(cluster.clock)
         decided += [f"binds {bind.name} to {bind.node}" for bind in plan.binds]
+        if plan.evictions and arriving:
+            return ""
         decided += [f"evicts {evict.name} ({evict.reason})" for evict in plan.evictions]
         decided += [f"admits {admit.gang.name}" for admit in plan.admissions]
     if decided:

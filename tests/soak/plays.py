@@ -42,7 +42,8 @@ def _job(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
         more["gang_group"] = tuple(both)
         found = cluster.state.gangs[GangKey(cluster.namespace, mate)].spec
         assert found is not None
-        if found.gang_group:
+        if found.gang_group or found.composite is not None:
+            # A group is in one gang group; the groups of a composite are native and are in none.
             more.pop("gang_group")
         else:
             cluster.gang(mate, found.min_member, gang_group=tuple(both))
