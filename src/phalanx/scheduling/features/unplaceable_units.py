@@ -12,6 +12,7 @@ from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.unplaceable import is_unplaceable
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -26,8 +27,9 @@ _MOST_EXAMINED = 32
 class UnplaceableUnits(CyclePlugin):
     """Marks the pods of waiting units that could not run even on empty nodes, and their groups.
 
-    The proof is made once per demand, at its first refusal. When nodes or accounts change, the marked demands are
-    examined again before any decision of that cycle, and the others in this and the next cycles.
+    The proof is made once per demand, at its first refusal, before the evictions of that cycle. When nodes or
+    accounts change, the marked demands are examined again before any decision of that cycle, and the others in this
+    and the next cycles.
     """
 
     name = "unplaceable-units"
@@ -70,9 +72,21 @@ class UnplaceableUnits(CyclePlugin):
         if marked:
             state.room_opened()
 
+    def refused(self, session: Session, units: list[QueuedUnit]) -> None:
+        # The evictions of this cycle, the first one of the process for example, rest on shares without these units.
+        self._examine(session, [unit.key for unit in units])
+
     def revise(self, session: Session) -> None:
+        self._examine(session, session.unschedulable)
+        for unit in session.units if self._demands else ():
+            if unit.key in self._demands and unit.key not in session.unschedulable:
+                self._unmark(unit.key)  # it is placed, or waits for a change of its own
+
+    def _examine(self, session: Session, keys: Iterable[UnitKey]) -> None:
+        """Mark the unschedulable units with these keys that are proved to be unplaceable, and unmark the others."""
         proofs, marked = self._proofs, False
-        for key, (demand, _) in session.unschedulable.items():
+        for key in keys:
+            demand, _ = session.unschedulable[key]
             if demand in proofs:
                 unplaceable = proofs[demand]
             elif _is_provable(demand):
@@ -83,9 +97,6 @@ class UnplaceableUnits(CyclePlugin):
                 marked |= self._mark(key, demand)
             elif key in self._demands:
                 self._unmark(key)
-        for unit in session.units if self._demands else ():
-            if unit.key in self._demands and unit.key not in session.unschedulable:
-                self._unmark(unit.key)  # it is placed, or waits for a change of its own
         if marked:
             self._state.room_opened()
 
