@@ -45,6 +45,8 @@ class UnplaceableUnits(CyclePlugin):
         self._units: dict[WaitReason, dict[UnitKey, None]] = {}
         self._demands: dict[UnitKey, WaitReason] = {}
         self._purge_at = _MOST_PROOFS
+        # Number of the last cycle with a search for victims.
+        self._searched_in = 0
 
     def configure(self, policy: Policy) -> None:
         self._version = None
@@ -72,9 +74,14 @@ class UnplaceableUnits(CyclePlugin):
         if marked:
             state.room_opened()
 
-    def refused(self, session: Session, units: list[QueuedUnit]) -> None:
-        # The evictions of this cycle, the first one of the process for example, rest on shares without these units.
-        self._examine(session, [unit.key for unit in units])
+    def guard_search(self, session: Session, unit: QueuedUnit) -> None:
+        """Mark the units that this cycle has refused, before its first search for victims.
+
+        Otherwise the first evictions of a process would rest on shares that count these units.
+        """
+        if self._searched_in != session.plan.cycle:
+            self._searched_in = session.plan.cycle
+            self._examine(session, session.unschedulable)
 
     def revise(self, session: Session) -> None:
         self._examine(session, session.unschedulable)
