@@ -12,7 +12,7 @@ import msgspec
 
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
 from phalanx.model.decisions import EvictionReason, Plan
-from phalanx.model.events import ClusterEvent, GangUpdated
+from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated
 from phalanx.model.gang import GangKey, MatchPolicy, Problem
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.gangs.quorum import quorum_requirement
@@ -75,6 +75,7 @@ class SoakCluster(Scenario):
 
     def __init__(self, policy: str) -> None:
         super().__init__(POLICIES[policy])
+        self.policy_text = POLICIES[policy]
         self._settles_at_once = policy != "all"
         # Whether no unit so far had ports, affinity or an order constraint.
         self.amounts_only = True
@@ -210,7 +211,7 @@ class SoakCluster(Scenario):
         rejecting_nodes(self.scheduler).rejected(node, self.now)
 
     def answer(self) -> None:
-        """Write the status of native groups that have started."""
+        """Write the status of native groups and of composites that have started."""
         for gang in list(self.state.gangs.values()):
             spec = gang.spec
             native = spec is not None and spec.match_policy is MatchPolicy.UNTIL_SCHEDULED
@@ -218,6 +219,13 @@ class SoakCluster(Scenario):
                 self.observe(
                     f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(spec, once_satisfied=True))
                 )
+        for about, event in list(self._observed.items()):
+            if isinstance(event, CompositeUpdated) and not event.composite.initiated:
+                key = event.composite.key
+                groups = [gang for gang in self.state.gangs.values() if gang.spec and gang.spec.composite == key]
+                if sum(bool(gang.active) for gang in groups) >= event.composite.min_groups:
+                    started = msgspec.structs.replace(event.composite, initiated=True)
+                    self.observe(about, CompositeUpdated(started))
 
     def restart(self) -> SoakCluster:
         """Bindings that were sent and not seen yet have arrived, or have not: the new process cannot know."""

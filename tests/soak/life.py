@@ -12,6 +12,7 @@ import msgspec
 from .cluster import POLICIES, SoakCluster
 from .draws import Draw
 from .feature_plays import resume
+from .invariants import check_plan
 from .next_process import differences
 from .plays import play
 from .steps import Step
@@ -35,7 +36,7 @@ class Life(msgspec.Struct):
     fault: str = ""
 
 
-def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: None) -> Life:
+def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: None, compares: bool = True) -> Life:
     """Draws a life and lives it, up to the first fault."""
     policy = list(POLICIES)[seed % len(POLICIES)]
     cluster, draw = SoakCluster(policy), Draw(seed)
@@ -43,32 +44,32 @@ def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: Non
     for number in range(steps):
         step = draw.step(cluster)
         life.story.steps.append(step)
-        life.fault = fault_of(cluster, step, number)
+        life.fault = fault_of(cluster, step, number, compares)
         done(number)
         if life.fault:
             break
     return life
 
 
-def relive(story: Story) -> Life:
+def relive(story: Story, compares: bool = True) -> Life:
     """Lives a story once more."""
     cluster = SoakCluster(story.policy)
     for number, step in enumerate(story.steps):
-        if fault := fault_of(cluster, step, number):
+        if fault := fault_of(cluster, step, number, compares):
             return Life(Story(story.policy, story.steps[: number + 1]), cluster, fault)
     return Life(story, cluster)
 
 
-def fault_of(cluster: SoakCluster, step: Step, number: int) -> str:
-    """Return the fault after a step, "" for none."""
+def fault_of(cluster: SoakCluster, step: Step, number: int, compares: bool = True) -> str:
+    """Return the fault after a step, "" for none. With `compares` the next process counts too."""
     try:
         play(step, cluster)
         resume(cluster)
         cluster.answer()
-        cluster.cycle()
+        check_plan(cluster, cluster.cycle())
         if number % REST_EVERY == REST_EVERY - 1:
             cluster.rest()
-        if cluster.scheduler.idle and (fault := differences(cluster)):
+        if compares and cluster.scheduler.idle and (fault := differences(cluster)):
             return f"NextProcess: {fault}"
     except Exception as error:
         return f"{type(error).__name__}: {error}{_place_of(error)}"

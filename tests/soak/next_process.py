@@ -9,6 +9,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.pod import MemberState, Pod
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.reservations.stored import decode, decode_grants, encode
 from phalanx.scheduling.scheduler import Scheduler
 
@@ -24,7 +25,7 @@ def differences(cluster: SoakCluster) -> str:
     All writes of the present process have arrived: bindings, nominations, evictions and admissions.
     """
     state, scheduler = next_process(cluster)
-    # A binding that arrives is a change: from then on its pod can be a victim.
+    # A binding that arrives is a change: from then on its pod can be a victim, and its run time begins.
     arriving = any(record.state is MemberState.ASSUMED for record in cluster.state.pods.values())
     decided: list[str] = []
     for _ in range(_MOST_CYCLES):
@@ -38,13 +39,14 @@ def differences(cluster: SoakCluster) -> str:
         decided += [f"admits {admit.gang.name}" for admit in plan.admissions]
     if decided:
         return f"the next process {decided[0]} although nothing has changed"
-    return _lost_nomination(cluster, state) or _lost_promise(cluster, scheduler)
+    return _lost_nomination(cluster, state) or ("" if arriving else _lost_promise(cluster, scheduler))
 
 
 def next_process(cluster: SoakCluster) -> tuple[ClusterState, Scheduler]:
     """Return a process that has observed the API objects and has loaded the stored promises."""
     state = ClusterState()
-    scheduler = Scheduler(state, cluster.policy)
+    # Plugins belong to one scheduler.
+    scheduler = Scheduler(state, load_policy(cluster.policy_text), refresh_verdicts=False)
     for event in _api_objects(cluster):
         state.apply(event)
     state.pods.load_nominations()
@@ -101,6 +103,9 @@ def _lost_nomination(cluster: SoakCluster, state: ClusterState) -> str:
 def _lost_promise(cluster: SoakCluster, scheduler: Scheduler) -> str:
     plan, next_plan = starts(cluster.scheduler).plan, starts(scheduler).plan
     for promise in plan.all() if plan is not None else ():
+        demand = cluster.scheduler.queue.demand_of(promise.key)
+        if demand is None or not demand.for_room:
+            continue  # the unit waits for other things: its start is lost in the next cycle that plans starts
         found = next_plan.get(promise.key) if next_plan is not None else None
         if found is None:
             return f"the next process has no promise for {promise.name}"
