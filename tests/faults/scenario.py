@@ -118,7 +118,7 @@ class Scenario:
         await self.until(pool=2)
 
     async def somebody_more_important_comes(self) -> None:
-        """The smallest gang of its queue is evicted whole; no waiting gang fits the remaining CPU: it is lent again."""
+        """The smallest gang of its queue is evicted whole; the remaining CPU fits no gang: it is lent again."""
         high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": self.prefix}}
         await self.world.make({**high, "value": 1000})
         marks = {"pod-group/name": "high", "pod-group/min-available": "2"}
