@@ -19,8 +19,8 @@ from phalanx.scheduling.queue.demands import QuorumDemand, gang_demand
 from phalanx.scheduling.session.session import Session
 
 # The search suits small gangs; beyond these sizes it would mostly reach its limit.
-_MOST_MEMBERS = 64
-_MOST_NODES = 64
+MOST_MEMBERS = 64
+MOST_NODES = 64
 
 
 class FallbackPlacement(msgspec.Struct, frozen=True):
@@ -31,34 +31,47 @@ class FallbackPlacement(msgspec.Struct, frozen=True):
     batches: Sequence[PodBatch]
 
 
+class ExactResult(msgspec.Struct, frozen=True):
+    """Result of an exact search: (member, row) per choice, None without a placement. `proved` tells that none
+    exists.
+    """
+
+    placed: list[list[tuple[PodRecord, int]]] | None = None
+    proved: bool = False
+
+
 def fallback_placement(
     session: Session, transaction: Transaction, choices: Sequence[FallbackPlacement]
-) -> list[list[tuple[PodRecord, int]]] | None:
+) -> ExactResult:
     """Search a placement by exact search if the usual order of the classes may have prevented one.
 
-    Return (member, row) per choice; None without a solution. The solution by amounts is placed pod by pod, because
-    filters that depend on placed pods must be checked each time.
+    The solution by amounts is placed pod by pod, because filters that depend on placed pods must be checked each
+    time.
     """
     classes = tuple(dict.fromkeys(batch.pod_class for choice in choices for batch in choice.batches))
-    if len(classes) < 2 or sum(choice.total for choice in choices) > _MOST_MEMBERS:
-        return None
-    rows = _bins(session, classes) if transaction.explores or _bound(session, choices) else []
+    if len(classes) < 2 or sum(choice.total for choice in choices) > MOST_MEMBERS:
+        return ExactResult()
+    if not transaction.explores and not _bound(session, choices):
+        return ExactResult(proved=True)
+    rows, all_rows = _bins(session, classes)
     if not rows:
-        return None
+        return ExactResult(proved=True)
     parts: list[SearchPart] = []
     origins: list[tuple[int, PodBatch]] = []
     for number, choice in enumerate(choices):
         for batch in choice.batches:
             parts.append(SearchPart(classes.index(batch.pod_class), number, batch.role, len(batch.members)))
             origins.append((number, batch))
-    solution = ExactSearch(
+    search = ExactSearch(
         session.state.nodes.idle[:, rows].T.tolist(),
         _kinds(session, classes, rows),
         parts,
         [SearchNeed(choice.total, dict(choice.roles)) for choice in choices],
-    ).run()
+    )
+    solution = search.run()
     if solution is None:
-        return None
+        unblocked = any(pod_class.affinity.may_be_unblocked for pod_class in classes)
+        return ExactResult(proved=all_rows and not search.exhausted and not unblocked)
     mark, used = transaction.mark(), [0] * len(parts)
     placed: list[list[tuple[PodRecord, int]]] = [[] for _ in choices]
     for place, node in solution:
@@ -66,12 +79,12 @@ def fallback_placement(
         allowed = session.quota_check.room(batch.charge_path, batch.pod_class.footprint)
         if not allowed or not session.placer.accepts(batch.pod_class, rows[node]):
             transaction.back_to(mark)
-            return None
+            return ExactResult()
         member = batch.members[used[place]]
         used[place] += 1
         transaction.place(batch.pod_class, [member], [rows[node]])
         placed[number].append((member, rows[node]))
-    return placed
+    return ExactResult(placed)
 
 
 def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
@@ -85,9 +98,10 @@ def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
     return QuorumDemand(tuple(demands)).upper_bound(session)
 
 
-def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
-    """Return the rows that fit at least one copy of a class, tightest first; if too many, the roomiest per
-    class.
+def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> tuple[list[int], bool]:
+    """Return the rows that fit at least one copy of a class, tightest first, and whether these are all.
+
+    If there are too many, the roomiest of each class are returned.
     """
     placer = session.placer
     per_class: dict[ClassRecord, list[int]] = {}
@@ -97,9 +111,9 @@ def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
         copies = placer.copies(pod_class, rows)
         per_class[pod_class] = rows[np.lexsort((rows, -copies))].tolist()
     counts = Counter(row for rows in per_class.values() for row in rows)
-    share = len(counts) if len(counts) <= _MOST_NODES else max(1, _MOST_NODES // len(classes))
+    share = len(counts) if len(counts) <= MOST_NODES else max(1, MOST_NODES // len(classes))
     chosen = {row for rows in per_class.values() for row in rows[:share]}
-    return sorted(chosen, key=lambda row: (counts[row], row))
+    return sorted(chosen, key=lambda row: (counts[row], row)), len(chosen) == len(counts)
 
 
 def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[SearchKind]:

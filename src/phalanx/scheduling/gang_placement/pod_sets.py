@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -50,6 +50,12 @@ class PodBatch:
         self.charge_path = charge_path
         self.task_bucket = task_bucket
         self.members: list[PodRecord] = []
+
+    def without(self, uids: Collection[str]) -> PodBatch:
+        """Return the batch without the pods with these uids."""
+        batch = PodBatch(self.priority, self.pod_class, self.role, self.charge_path, self.task_bucket)
+        batch.members = [member for member in self.members if member.pod.uid not in uids]
+        return batch
 
 
 Order = Callable[[Session, list[PodBatch]], list[PodBatch]]

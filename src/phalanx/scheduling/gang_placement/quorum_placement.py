@@ -25,6 +25,7 @@ from phalanx.scheduling.gang_placement.pod_sets import (
     subgroup_demand,
     unplaced_of,
 )
+from phalanx.scheduling.gang_placement.search_placement import search_gangs
 from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand
 from phalanx.scheduling.queue.demands import (
@@ -42,11 +43,13 @@ def place_gangs(
     demand: QuorumDemand,
     transaction: Transaction,
     spot: Spot | None = None,
+    limited: bool = True,
 ) -> GangFault | None:
     """Place every quorum in the transaction (`placed` of each placement lists pods and rows), or place nothing.
 
     Return None, or the refusal; with `spot`, the refusal for that domain. The first try places the hardest members
-    first. If quota refuses it, a second try places the members with the smallest amounts first.
+    first. If quota refuses it, a second try places the members with the smallest amounts first. Then small gangs
+    are searched; without `limited` only by amounts.
     """
     for place, part in enumerate(demand.gangs):
         gaps = session.shortfall_in_sum(part.reserve, afresh=transaction.explores) if part.reserve else ()
@@ -59,16 +62,39 @@ def place_gangs(
         facts = facts if _all_in_turn(session, transaction, placements, demand, leanest_first, spot) else None
     if facts is not None and facts.of_nodes and _place_gathered(session, transaction, placements, demand, spot):
         return None
-    if facts is None or any(
-        placement.area is not None or placement.parts or placement.extras for placement in placements
-    ):
+    return facts if facts is None else _search(session, placements, demand, transaction, facts, spot, limited)
+
+
+def _search(
+    session: Session,
+    placements: list[GangPlacement],
+    demand: QuorumDemand,
+    transaction: Transaction,
+    facts: GangFault,
+    spot: Spot | None,
+    limited: bool,
+) -> GangFault | None:
+    """Search a placement that the usual order of choices has not found; `facts` is its refusal."""
+    classes = {portion.pod_class for part in demand.gangs for portion in part.members}
+    unlike = len(classes) > 1 or any(part.parts for part in demand.gangs)
+    if not unlike and not any(pod_class.dynamic for pod_class in classes):
+        return facts  # the order of equal pods is irrelevant
+    plain = not any(placement.area is not None or placement.parts or placement.extras for placement in placements)
+    if plain:
+        choices = [_choice(session, placement) for placement in placements]
+        exact = fallback_placement(session, transaction, choices)
+        if exact.placed is not None:
+            for placement, placed in zip(placements, exact.placed, strict=True):
+                placement.placed = placed
+            return None
+        if exact.proved:
+            return facts
+    if not limited or spot is not None or not facts.of_nodes:
         return facts
-    solution = fallback_placement(session, transaction, [_choice(session, placement) for placement in placements])
-    if solution is None:
+    if not transaction.explores and not demand.upper_bound(session):
         return facts
-    for placement, placed in zip(placements, solution, strict=True):
-        placement.placed = placed
-    return None
+    result = search_gangs(session, transaction, placements, demand)
+    return None if result.placed else facts.not_found(result.tries)
 
 
 def _place_gathered(
@@ -170,9 +196,9 @@ class _Turn:
             del placement.placed[before:]
 
         def otherwise() -> bool:
-            solution = (
-                fallback_placement(self._session, self._transaction, [choice]) if choice is not None else None
-            )
+            if choice is None:
+                return False
+            solution = fallback_placement(self._session, self._transaction, [choice]).placed
             if solution is not None:
                 placement.placed += solution[0]
             return solution is not None

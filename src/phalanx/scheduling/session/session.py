@@ -123,7 +123,7 @@ class Session:
             past.evictions,
             past.no_solutions,
         )
-        self.searches = past.searches
+        self.searches, self.failed_searches = past.searches, past.failed_searches
         # Whether the turns after the first unit with a start reservation have begun.
         self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
