@@ -321,6 +321,21 @@ class GangPlacement:
         )
 
 
+def placed_again(session: Session, members: list[PodRecord]) -> GangPlacement:
+    """Return the placement of members of one gang that are about to move: all of them are placed again."""
+    gang = members[0].gang
+    assert gang is not None
+    assert gang.spec is not None
+    placement = GangPlacement(session, gang)
+    moved = set(members)
+    placement.need, placement.satisfied = QuorumRequirement(len(members)), False
+    placement.rest = PodSet(batches_of(members, set(), charged=True))
+    placement.parts, placement.extras, placement.buckets = [], [], None
+    others = [member for member in gang.members.values() if member not in moved]
+    placement.area = area_of(gang.spec.topology, others)
+    return placement
+
+
 def subgroup_demand(pod_set: PodSet) -> SubgroupDemand:
     assert pod_set.part is not None
     portions = member_demands(_kinds(pod_set.batches), set(), pod_set.total)
