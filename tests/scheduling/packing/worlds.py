@@ -15,6 +15,13 @@ from ..scenario import NAMESPACE, Scenario
 
 HOST, RACK, POOL, APP = "kubernetes.io/hostname", "rack", "pool", "app"
 POOLS = ("x", "y")
+# The default policy, but queues are limited by their capability only.
+POLICY = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: predicates}, {name: capacity}, {name: nodeorder}]
+"""
 
 
 class PackingNode(msgspec.Struct, frozen=True):
@@ -94,7 +101,7 @@ def packing_world(seed: int) -> PackingWorld:
 
 def scenario_of(world: PackingWorld) -> Scenario:
     """Return the world with all gangs waiting."""
-    scenario = Scenario()
+    scenario = Scenario(POLICY)
     for queue, cpu in world.queues.items():
         scenario.queue(queue, capability={"cpu": cpu})
     for node in world.nodes:

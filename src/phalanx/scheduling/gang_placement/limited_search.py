@@ -61,9 +61,11 @@ class LimitedSearch:
         # True once a choice was omitted that could have led to a placement.
         self.incomplete = False
         placer = session.placer
+        # Rows are distinguished by the pods on them, on other rows too.
+        self.has_peers = any(pod_class.affinity.restricts for pod_class in self.classes)
         self.has_allocators = any(placer.allocators(pod_class) for pod_class in self.classes)
         self.ordered = any(
-            pod_class.affinity.restricts
+            pod_class.affinity.may_be_unblocked
             or any(allocator.depends_on_order for allocator in placer.allocators(pod_class))
             for pod_class in self.classes
         )

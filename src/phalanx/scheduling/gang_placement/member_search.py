@@ -159,7 +159,7 @@ class MemberTask(msgspec.Struct, frozen=True):
 
 def _different_first(search: LimitedSearch, rows: Sequence[int]) -> Iterator[int]:
     """Yield the first of equal rows. With allocators the equality is a guess by counts, so the others follow."""
-    if search.ordered:
+    if search.ordered or search.has_peers:
         yield from rows
         return
     session = search.session

@@ -9,6 +9,7 @@ import msgspec
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level
 from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Spot, shortage
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
@@ -79,12 +80,12 @@ def _search(
     unlike = len(classes) > 1 or any(part.parts for part in demand.gangs)
     if not unlike and not any(pod_class.dynamic for pod_class in classes):
         return facts  # the order of equal pods is irrelevant
-    plain = not any(placement.area is not None or placement.parts or placement.extras for placement in placements)
-    if plain:
-        choices = [_choice(session, placement) for placement in placements]
+    if not any(placement.parts or placement.extras for placement in placements):
+        choices = [_choice(session, placement) for placement in placements if not placement.satisfied]
         exact = fallback_placement(session, transaction, choices)
         if exact.placed is not None:
-            for placement, placed in zip(placements, exact.placed, strict=True):
+            waiting = [placement for placement in placements if not placement.satisfied]
+            for placement, placed in zip(waiting, exact.placed, strict=True):
                 placement.placed = placed
             return None
         if exact.proved:
@@ -170,7 +171,9 @@ class _Turn:
         attempt = self._parts if placement.parts or placement.extras else self._place_plain
         if placement.area is None:
             return attempt()
-        choice = _choice(self._session, placement) if not (placement.parts or placement.extras) else None
+        choice = (
+            _choice(self._session, placement, within=True) if not (placement.parts or placement.extras) else None
+        )
         return self._near(placement.area, self._demand, choice, attempt)
 
     def _near(
@@ -389,6 +392,12 @@ class _Turn:
         return shortage(session.plugin_runtime, nodes, pod_class, placed, need, missing, place, self._spot, alike)
 
 
-def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:
+def _choice(session: Session, placement: GangPlacement, within: bool = False) -> FallbackPlacement:
+    """Return the choice of a gang's members; with `within`, the placer is limited to the gang's domain already."""
     need, batches = placement.need, placement.rest.in_order(session, hardest_first)
-    return FallbackPlacement(need.total, need.roles, batches)
+    domains: tuple[BoolArray, ...] = ()
+    if placement.area is not None and not within:
+        domains = tuple(
+            domain.rows for domain in session.topology_domains.tries(placement.area, placement.demand())
+        )
+    return FallbackPlacement(need.total, need.roles, batches, domains)

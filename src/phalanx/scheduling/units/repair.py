@@ -23,6 +23,8 @@ from phalanx.scheduling.units.attempt import Attempt
 
 # Maximum number of placed gangs that are moved alone, the last placed first; then all of them are moved together.
 _MOST_SINGLE_MOVES = 8
+# Number of the cycle's last bindings among which gangs are moved.
+_MOST_BINDINGS = 1024
 
 Move = tuple[PodRecord, int]
 
@@ -37,9 +39,14 @@ def place_with_moves(session: Session, attempt: Attempt) -> bool:
     if attempt.unit.composite is not None or not placements or (reserved is not None and reserved.active):
         return False
     rows = _eligible_rows(session, placements)
-    if int(rows.sum()) > MOST_NODES or not _amounts_suffice(session, placements, rows):
+    if int(rows.sum()) > MOST_NODES:
         return False
     movable = _movable(session, rows)
+    for members in movable:
+        for pod_class in {record.pod_class for record in members}:
+            rows = rows | session.placer.eligible_rows(pod_class)
+    if not _amounts_suffice(session, placements, rows):
+        return False
     for gangs in _neighbourhoods(movable):
         if not session.repairs_left:
             return False
@@ -63,7 +70,7 @@ def _movable(session: Session, rows: BoolArray) -> list[list[PodRecord]]:
     """Return the members that each gang has placed on the rows in this cycle, the last placed gang first."""
     members: dict[GangKey, list[PodRecord]] = {}
     fixed: set[GangKey] = set()
-    for bind in session.plan.binds:
+    for bind in session.plan.binds[-_MOST_BINDINGS:]:
         if bind.gang is None:
             continue
         record = session.state.pods.get(bind.uid)
