@@ -1,4 +1,4 @@
-"""The best packing of a world, by an integer program (HiGHS): the most pods of the highest priority, then of the next.
+"""The best packing of a world by an integer program (HiGHS).
 
 There is one column for every gang (started or not), one for the number of pods of each role on each node, and one
 for the rack of each gang that needs one rack.

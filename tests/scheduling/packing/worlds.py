@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import msgspec
 
@@ -127,3 +128,22 @@ def scenario_of(world: PackingWorld) -> Scenario:
                     gpu=role.gpu,
                 )
     return scenario
+
+
+def check_placement(world: PackingWorld, where: Mapping[str, str]) -> None:
+    """Assert that the nodes of the placed pods, by pod name, satisfy the rules of their gangs and all amounts."""
+    nodes = {node.name: node for node in world.nodes}
+    free = {name: (node.cpu, node.gpu) for name, node in nodes.items()}
+    for gang in world.gangs:
+        own: list[PackingNode] = []
+        for number, role in enumerate(gang.roles):
+            for copy in range(role.count):
+                name = where.get(f"{gang.name}-{number}-{copy}")
+                if name is not None:
+                    own.append(nodes[name])
+                    free[name] = (free[name][0] - role.cpu, free[name][1] - role.gpu)
+        assert len(own) in (0, gang.size), f"gang {gang.name} is not placed as a whole"
+        assert not gang.one_rack or len({node.rack for node in own}) <= 1, f"gang {gang.name} is not in one rack"
+        assert not gang.apart or len({node.name for node in own}) == len(own), f"gang {gang.name} shares a node"
+        assert not gang.pool or {node.pool for node in own} <= {gang.pool}, f"gang {gang.name} is not in its pool"
+    assert all(min(amounts) >= 0 for amounts in free.values()), free

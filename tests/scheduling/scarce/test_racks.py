@@ -124,3 +124,26 @@ def test_gang_in_one_rack_starts_if_and_only_if_a_rack_suffices(seed: int) -> No
         pod(world, f"m{number}", "g", want)
     world.run()
     assert len(world.placed()) == (len(wants) if groups_fit([wants], tuple(nodes)) else 0), (nodes, wants)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_gang_group_of_equal_pods_starts_if_and_only_if_racks_suffice(seed: int) -> None:
+    """Gangs of equal pods compete for racks, although the order of their pods is irrelevant."""
+    chance = random.Random(seed)
+    rooms = {rack: chance.randint(3, 8) for rack in "abc"}
+    sizes = [chance.randint(2, 5) for _ in range(chance.randint(3, 4))]
+    names = [f"g{number}" for number in range(len(sizes))]
+    world = world_of([(rack, cpu, frozenset()) for rack, cpu in rooms.items()])
+    for name, size in zip(names, sizes, strict=True):
+        world.gang(name, size, gang_group=names, topology=IN_RACK)
+        for number in range(size):
+            pod(world, f"{name}-{number}", name, (1, 0))
+    world.run()
+    possible = any(
+        all(
+            sum(size for size, where in zip(sizes, chosen, strict=True) if where == rack) <= rooms[rack]
+            for rack in rooms
+        )
+        for chosen in product(rooms, repeat=len(sizes))
+    )
+    assert len(world.placed()) == (sum(sizes) if possible else 0), (rooms, sizes)

@@ -16,7 +16,7 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.pod_sets import PodBatch
 from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.placement.exact_search import ExactSearch, SearchKind, SearchNeed, SearchPart
+from phalanx.scheduling.placement.exact_search import LIMIT, ExactSearch, SearchKind, SearchNeed, SearchPart
 from phalanx.scheduling.queue.demands import QuorumDemand, gang_demand
 from phalanx.scheduling.session.session import Session
 
@@ -31,13 +31,13 @@ Placement = tuple[PodRecord, int]
 
 class FallbackPlacement(msgspec.Struct, frozen=True):
     """Requirement of one gang: `total` members of the batches, of which `roles[role]` of each named role, in one of
-    the `domains` (bool[N]; none: anywhere).
+    the `domains` (bool[N]; None: anywhere).
     """
 
     total: int
     roles: tuple[tuple[str, int], ...]
     batches: Sequence[PodBatch]
-    domains: tuple[BoolArray, ...] = ()
+    domains: tuple[BoolArray, ...] | None = None
 
 
 class ExactResult(msgspec.Struct, frozen=True):
@@ -54,11 +54,11 @@ def fallback_placement(
 ) -> ExactResult:
     """Search a placement by exact search if the usual order of the classes may have prevented one.
 
-    Domains are tried one combination after the other. The solution by amounts is placed pod by pod, because filters
-    that depend on placed pods must be checked each time.
+    Domains are tried one combination after the other, within one limit of work. The solution by amounts is placed
+    pod by pod, because filters that depend on placed pods must be checked each time.
     """
     classes = tuple(dict.fromkeys(batch.pod_class for choice in choices for batch in choice.batches))
-    limited = any(choice.domains for choice in choices)
+    limited = any(choice.domains is not None for choice in choices)
     if (len(classes) < 2 and not limited) or sum(choice.total for choice in choices) > MOST_MEMBERS:
         return ExactResult()
     if not transaction.explores and not _bound(session, choices):
@@ -67,9 +67,12 @@ def fallback_placement(
     if not rows:
         return ExactResult(proved=True)
     complete = complete and not any(pod_class.affinity.may_be_unblocked for pod_class in classes)
-    combinations = product(*(choice.domains or (None,) for choice in choices))
+    combinations = product(*((None,) if choice.domains is None else choice.domains for choice in choices))
+    limit = session.search_work + LIMIT
     for domains in islice(combinations, _MOST_COMBINATIONS):
-        placed, proved = _place_in(session, transaction, choices, domains, rows)
+        if session.search_work >= limit:
+            return ExactResult()
+        placed, proved = _place_in(session, transaction, choices, domains, rows, limit - session.search_work)
         if placed is not None:
             return ExactResult(placed)
         complete = complete and proved
@@ -82,8 +85,11 @@ def _place_in(
     choices: Sequence[FallbackPlacement],
     domains: Sequence[BoolArray | None],
     rows: list[int],
+    limit: int,
 ) -> tuple[list[list[Placement]] | None, bool]:
-    """Place each choice within its domain; return the placements, or None and whether none exists."""
+    """Place each choice within its domain, in at most `limit` checks of nodes. Return the placements, or None and
+    whether none exists.
+    """
     numbers: dict[tuple[ClassRecord, int], int] = {}
     parts: list[SearchPart] = []
     origins: list[tuple[int, PodBatch]] = []
@@ -98,8 +104,10 @@ def _place_in(
         _kinds(session, kinds, rows),
         parts,
         [SearchNeed(choice.total, dict(choice.roles)) for choice in choices],
+        limit,
     )
     solution = search.run()
+    session.search_work += search.looks
     if solution is None:
         return None, not search.exhausted
     mark, used = transaction.mark(), [0] * len(parts)

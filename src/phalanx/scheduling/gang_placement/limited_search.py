@@ -21,6 +21,9 @@ from phalanx.scheduling.session.session import Session
 MOST_TRIES = 500
 MOST_TRIES_AMONG_VICTIMS = 100
 
+# Work of one try, in checked nodes of an exact search.
+WORK_PER_TRY = 250
+
 T = TypeVar("T")
 
 
@@ -115,6 +118,7 @@ class LimitedSearch:
     def count_try(self) -> None:
         """Count one placed pod."""
         self.tries += 1
+        self.session.search_work += WORK_PER_TRY
 
 
 def intersection(outer: BoolArray | None, inner: BoolArray | None) -> BoolArray | None:

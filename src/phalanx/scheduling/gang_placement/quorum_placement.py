@@ -78,6 +78,8 @@ def _search(
     """Search a placement that the usual order of choices has not found; `facts` is its refusal."""
     classes = {portion.pod_class for part in demand.gangs for portion in part.members}
     unlike = len(classes) > 1 or any(part.parts for part in demand.gangs)
+    # Gangs of equal pods compete for the domains.
+    unlike = unlike or (len(demand.gangs) > 1 and any(part.area is not None for part in demand.gangs))
     if not unlike and not any(pod_class.dynamic for pod_class in classes):
         return facts  # the order of equal pods is irrelevant
     if not any(placement.parts or placement.extras for placement in placements):
@@ -395,7 +397,7 @@ class _Turn:
 def _choice(session: Session, placement: GangPlacement, within: bool = False) -> FallbackPlacement:
     """Return the choice of a gang's members; with `within`, the placer is limited to the gang's domain already."""
     need, batches = placement.need, placement.rest.in_order(session, hardest_first)
-    domains: tuple[BoolArray, ...] = ()
+    domains: tuple[BoolArray, ...] | None = None
     if placement.area is not None and not within:
         domains = tuple(
             domain.rows for domain in session.topology_domains.tries(placement.area, placement.demand())

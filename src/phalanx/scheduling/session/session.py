@@ -66,8 +66,6 @@ F = TypeVar("F", bound=CyclePlugin)
 
 # A cycle without time left still does at least 1 / _LEAST_PART of its work.
 _LEAST_PART = 64
-# Maximum number of joint placements per cycle that move pods of the same cycle.
-_MOST_REPAIRS = 64
 
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
@@ -135,8 +133,8 @@ class Session:
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
         self.preempted = False
-        # Number of joint placements that this cycle may still try to make room by moves.
-        self.repairs_left = _MOST_REPAIRS
+        # Work of this cycle's searches for placements, in checked nodes, and the part of it for repair moves.
+        self.search_work = self.repair_work = 0
         self.disruptions: dict[UnitKey, object] = {}
         # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass

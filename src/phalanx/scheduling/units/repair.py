@@ -1,30 +1,36 @@
 """Repair moves: gangs that were placed earlier in the cycle move to other nodes, so that one more unit fits.
 
 Nothing of the cycle is bound yet, so a move costs no write. Every moved gang stays placed as a whole, under all
-filters, limits and rules, and on nodes that it prefers at least as much. So no unit is unplaced for another one.
+filters, limits and rules, on nodes that it prefers at least as much, and in domains that are at most as wide. So no
+unit is unplaced for another one, and no met preference is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from phalanx.cluster.accounts import add_amounts
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, exact_sums
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.gang_placement.fallback import MOST_MEMBERS, MOST_NODES
 from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, demand_of, placed_again
 from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
 
-# Maximum number of placed gangs that are moved alone, the last placed first; then all of them are moved together.
+# Maximum number of placed gangs that are moved alone, the last placed first; then they are moved together.
 _MOST_SINGLE_MOVES = 8
 # Number of the cycle's last bindings among which gangs are moved.
 _MOST_BINDINGS = 1024
+# Maximum work of a cycle for moves, in checked nodes of exact searches. It is counted, so that equal cycles get
+# equal results. A joint placement costs at least `_LEAST_WORK`.
+_MOST_WORK = 150_000
+_LEAST_WORK = 2_000
 
 Move = tuple[PodRecord, int]
 
@@ -38,20 +44,22 @@ def place_with_moves(session: Session, attempt: Attempt) -> bool:
     reserved = session.placer.reserved
     if attempt.unit.composite is not None or not placements or (reserved is not None and reserved.active):
         return False
-    rows = _eligible_rows(session, placements)
+    if session.repair_work >= _MOST_WORK:
+        return False
+    rows = _eligible_rows(session, (batch.pod_class for placement in placements for batch in placement.batches))
     if int(rows.sum()) > MOST_NODES:
         return False
     movable = _movable(session, rows)
-    for members in movable:
-        for pod_class in {record.pod_class for record in members}:
-            rows = rows | session.placer.eligible_rows(pod_class)
-    if not _amounts_suffice(session, placements, rows):
+    rows |= _eligible_rows(session, {record.pod_class for members in movable for record in members})
+    if not movable or not _amounts_suffice(session, placements, rows):
         return False
-    for gangs in _neighbourhoods(movable):
-        if not session.repairs_left:
-            return False
-        session.repairs_left -= 1
+    size = sum(placement.need.total for placement in placements)
+    for gangs in _neighbourhoods(movable, MOST_MEMBERS - size):
+        if session.repair_work >= _MOST_WORK:
+            break
+        work = session.search_work
         moves = _search(session, placements, gangs)
+        session.repair_work += _LEAST_WORK + session.search_work - work
         if moves is not None and _apply(session, placements, moves):
             return True
     for placement in placements:
@@ -59,22 +67,30 @@ def place_with_moves(session: Session, attempt: Attempt) -> bool:
     return False
 
 
-def _neighbourhoods(movable: Sequence[list[PodRecord]]) -> Iterator[list[list[PodRecord]]]:
-    for members in movable[:_MOST_SINGLE_MOVES]:
+def _neighbourhoods(movable: Sequence[list[PodRecord]], most: int) -> Iterator[list[list[PodRecord]]]:
+    """Yield gangs that move together, of at most `most` members: single gangs, then as many as possible."""
+    fitting = [members for members in movable if len(members) <= most]
+    for members in fitting[:_MOST_SINGLE_MOVES]:
         yield [members]
-    if len(movable) > 1:
-        yield list(movable)
+    together: list[list[PodRecord]] = []
+    for members in fitting:
+        if len(members) <= most:
+            together.append(members)
+            most -= len(members)
+    if len(together) > 1:
+        yield together
 
 
 def _movable(session: Session, rows: BoolArray) -> list[list[PodRecord]]:
     """Return the members that each gang has placed on the rows in this cycle, the last placed gang first."""
     members: dict[GangKey, list[PodRecord]] = {}
     fixed: set[GangKey] = set()
+    session.repair_work += min(len(session.plan.binds), _MOST_BINDINGS)
     for bind in session.plan.binds[-_MOST_BINDINGS:]:
         if bind.gang is None:
             continue
         record = session.state.pods.get(bind.uid)
-        if record is None or record.state is not MemberState.ASSUMED or record.pod_class.allocators or bind.held:
+        if record is None or bind.held or not _can_move(record):
             fixed.add(bind.gang)
         else:
             members.setdefault(bind.gang, []).append(record)
@@ -82,14 +98,28 @@ def _movable(session: Session, rows: BoolArray) -> list[list[PodRecord]]:
         placed
         for key, placed in members.items()
         if key not in fixed
-        and _is_movable(session, session.state.gangs.get(key))
+        and _gang_can_move(session, session.state.gangs.get(key))
         and any(rows[record.row] for record in placed)
     ]
     movable.reverse()
     return movable
 
 
-def _is_movable(session: Session, gang: GangRecord | None) -> bool:
+def _can_move(record: PodRecord) -> bool:
+    """Return whether a pod has no allocations, no nominated node, and no rules about other pods but anti-affinity.
+
+    The last holds for rules of other pods about this one too: they were checked where it is placed now.
+    """
+    pod_class = record.pod_class
+    return (
+        record.state is MemberState.ASSUMED
+        and not record.pod.nominated_node
+        and not pod_class.allocators
+        and pod_class.affinity.repels_only
+    )
+
+
+def _gang_can_move(session: Session, gang: GangRecord | None) -> bool:
     """Return whether a gang can move without an effect on its subgroups, placeholders and preferences."""
     if gang is None or gang.spec is None or gang.spec.subgroups or gang.placeholders:
         return False
@@ -103,35 +133,40 @@ def _search(
     session: Session, placements: Sequence[GangPlacement], gangs: Sequence[list[PodRecord]]
 ) -> list[Move] | None:
     """Search a placement of the unit and of these gangs together. Return the moves of the gangs' pods."""
-    moved = [record for members in gangs for record in members]
-    if sum(placement.need.total for placement in placements) + len(moved) > MOST_MEMBERS:
-        return None
     transaction = session.state.transaction()
-    transaction.remove(moved)
+    transaction.remove([record for members in gangs for record in members])
     again = [placed_again(session, members) for members in gangs]
     together = [*placements, *again]
     refusal = place_gangs(session, together, demand_of(together), transaction)
-    found = [entry for placement in again for entry in placement.placed]
-    suitable = refusal is None and all(_prefers(session, record, row) for record, row in found)
+    suitable = refusal is None and all(_is_as_good(session, placement) for placement in again)
     transaction.rollback()
-    return [(record, row) for record, row in found if record.row != row] if suitable else None
+    return [entry for placement in again for entry in placement.placed] if suitable else None
 
 
-def _prefers(session: Session, record: PodRecord, row: int) -> bool:
-    """Return whether a pod prefers the row at least as much as its present one."""
-    if row == record.row:
+def _is_as_good(session: Session, placement: GangPlacement) -> bool:
+    """Return whether the members of a gang prefer their new rows at least as much as their present ones."""
+    for record, row in placement.placed:
+        preference = session.placer.class_view(record.pod_class).preference
+        if preference is not None and preference[row] < preference[record.row]:
+            return False
+    if placement.area is None:
         return True
-    peers = record.pod_class.spec.peers
-    if peers.preferred or any(not spread.required for spread in peers.spread):
-        return False
-    preference = session.placer.class_view(record.pod_class).preference
-    return preference is None or bool(preference[row] >= preference[record.row])
+    moved = {record for record, _ in placement.placed}
+    members = [member for member in placement.gang.members.values() if member.state in ACTIVE and member.row >= 0]
+    new_rows = [row for _, row in placement.placed] + [member.row for member in members if member not in moved]
+    for level in session.topology_domains.ladder(placement.area.rule).levels:
+        if level.shared(new_rows):
+            return True
+        if level.shared([member.row for member in members]):
+            return False
+    return True
 
 
-def _apply(session: Session, placements: Sequence[GangPlacement], moves: Sequence[Move]) -> bool:
+def _apply(session: Session, placements: Sequence[GangPlacement], placed: Sequence[Move]) -> bool:
     """Move the pods, and place the unit where the search has placed it; return False, and undo it, if it does not
     fit there with the allocations that it gets now.
     """
+    moves = [(record, row) for record, row in placed if record.row != row]
     former = [(record, record.row) for record, _ in moves]
     session.decisions.move(moves)
     transaction = session.state.transaction()
@@ -146,11 +181,10 @@ def _apply(session: Session, placements: Sequence[GangPlacement], moves: Sequenc
     return True
 
 
-def _eligible_rows(session: Session, placements: Sequence[GangPlacement]) -> BoolArray:
+def _eligible_rows(session: Session, classes: Iterable[ClassRecord]) -> BoolArray:
     rows = np.zeros(session.state.nodes.capacity, dtype=np.bool_)
-    for placement in placements:
-        for batch in placement.batches:
-            rows |= session.placer.eligible_rows(batch.pod_class)
+    for pod_class in classes:
+        rows |= session.placer.eligible_rows(pod_class)
     return rows
 
 
