@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 
 import pytest
@@ -36,13 +36,13 @@ Want = tuple[tuple[int, tuple[str, ...]], ...]
 class DeviceWorld(Scenario):
     """Nodes with devices of a size, and a gang whose members claim devices by size."""
 
-    def __init__(self, nodes: list[list[str]]) -> None:
+    def __init__(self, nodes: list[list[str]], labels: Sequence[dict[str, str]] = ()) -> None:
         super().__init__()
         selector = f'device.driver == "{DRIVER}"'
         self.observe("class", AllocatorFact("claims", DeviceClass("gpu", (selector,))))
         for number, sizes in enumerate(nodes, 1):
             name = f"n{number}"
-            self.node(name)
+            self.node(name, labels=labels[number - 1] if labels else {})
             devices = tuple(
                 Device(f"d{place}", (("size", DeviceAttribute("string", size)),))
                 for place, size in enumerate(sizes)
@@ -50,7 +50,9 @@ class DeviceWorld(Scenario):
             slice_ = DeviceSlice(name, DRIVER, name, 1, 1, NodeAccess(node=name), devices)
             self.observe(f"slice {name}", AllocatorFact("claims", slice_))
 
-    def member(self, name: str, want: Want, gang: str = "g") -> DeviceWorld:
+    def member(
+        self, name: str, want: Want, gang: str = "g", labels: tuple[tuple[str, str], ...] = ()
+    ) -> DeviceWorld:
         requests = tuple(
             DeviceRequest(f"r{place}", (DeviceAsk(f"r{place}", "gpu", selector_of(sizes), count),))
             for place, (count, sizes) in enumerate(want)
@@ -59,7 +61,7 @@ class DeviceWorld(Scenario):
         claim = f"claim-{name}"
         self.observe(claim, AllocatorFact("claims", Claim(NAMESPACE, claim, claim, spec, owner=name)))
         need = PodClass(claims=(ClaimNeed(spec),))
-        self.pod(name, gang=gang, cpu=1, pod_class=need, more={"claims": (claim,)})
+        self.pod(name, gang=gang, cpu=1, pod_class=need, more={"claims": (claim,), "labels": labels})
         return self
 
 
