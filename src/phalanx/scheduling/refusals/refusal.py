@@ -70,6 +70,10 @@ class Refusal(msgspec.Struct, frozen=True):
         """Return whether the refused pods can include a member of the gang."""
         return True
 
+    def not_found(self, tries: int) -> Self:
+        """Return the refusal after a search that ended without a proof after `tries`; 0 with a proof."""
+        return self
+
     def of_subgroup(self, title: str) -> Self:
         """Return the refusal of the subgroup whose members were refused."""
         return self

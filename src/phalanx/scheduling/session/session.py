@@ -123,7 +123,7 @@ class Session:
             past.evictions,
             past.no_solutions,
         )
-        self.searches = past.searches
+        self.searches, self.failed_searches = past.searches, past.failed_searches
         # Whether the turns after the first unit with a start reservation have begun.
         self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
@@ -133,6 +133,8 @@ class Session:
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
         self.preempted = False
+        # Work of this cycle's searches for placements, in checked nodes, and the part of it for repair moves.
+        self.search_work = self.repair_work = 0
         self.disruptions: dict[UnitKey, object] = {}
         # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
