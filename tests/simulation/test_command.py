@@ -116,7 +116,12 @@ def test_page_shows_each_policy_and_their_differences(files: Path) -> None:
     options = ("--policy", f"{files}/packed.yaml", f"{files}/spread.yaml", "--processes", "1", "--hour", "5m")
     assert simulate(files, "out", *options).exit_code == 0
     page = (files / "out" / "report.html").read_text()
-    for told in ("One hour, node by node", "packed: the hour from 0.1 h on", "Waits by limit and width", "15m"):
+    for told in (
+        "One hour, node by node",
+        "packed: the hour from 0.1 h on",
+        "Waits by limit and width",
+        "up to 15 min",
+    ):
         assert told in page
     assert "-tiers: [{plugins: [{name: gang}, {name: predicates}, {name: binpack}]}]" in page
     assert "+tiers: [{plugins: [{name: gang}, {name: predicates}, {name: nodeorder}]}]" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from phalanx.cli.main import cli
+from phalanx.simulation.gantt import GanttHour
 from phalanx.simulation.report.axes import log_marks, log_time_marks, round_marks, time_marks
+from phalanx.simulation.report.charts import lines
+from phalanx.simulation.report.comparison import compare
 from phalanx.simulation.report.effects import Effect, effect
-from phalanx.simulation.report.metric_words import METRICS, MetricUnit, shown_value, words_of
+from phalanx.simulation.report.group_comparison import by_width
+from phalanx.simulation.report.metric_words import METRICS, MetricUnit, shown_difference, shown_value, words_of
+from phalanx.simulation.report.never_started import never_started_of
+from phalanx.simulation.report.owner_summary import owner_sentences
+from phalanx.simulation.report.tables import group_table
+from phalanx.simulation.runs import RunResult, Speed
 
 CLUSTER = """
 apiVersion: simulation.phalanx.dev/v1alpha1
@@ -134,3 +143,75 @@ def test_page_names_metrics_in_words(tmp_path: Path) -> None:
 def test_policy_without_a_clear_difference_is_called_so(tmp_path: Path) -> None:
     page, _ = report(tmp_path, GREEDY, GREEDY)
     assert "policy-0 and policy-1 do not differ clearly for this workload." in page
+    # A policy without promised starts has kept none and broken none.
+    assert "Starts not later than first promised" not in page
+
+
+def one_run(policy: str, seed: int, wait: int, never: int = 0) -> RunResult:
+    """Return the result of a run whose jobs all have one width and one wait."""
+    group: dict[str, float | int] = {
+        "jobs": 10, "never_started": never, "censored_waits": never, "mean_wait_seconds": wait,
+        "p90_wait_seconds": wait, "max_wait_seconds": wait, "mean_bounded_slowdown": 1 + wait / 600,
+    }  # fmt: skip
+    return RunResult(
+        policy, seed, 0, 1000, dict(group), {"1": group}, {}, {"default": group}, [], [], GanttHour(0, [], 0),
+        Speed(0, 0, 0),
+    )  # fmt: skip
+
+
+def sentences_of(waits: Mapping[str, tuple[int, ...]], never: Mapping[str, int]) -> tuple[str, str, str]:
+    runs = [
+        one_run(policy, seed, wait, never.get(policy, 0))
+        for policy, by_seed in waits.items()
+        for seed, wait in enumerate(by_seed)
+    ]
+    summary = {
+        "policies": list(waits),
+        "seeds": [*range(len(waits["today"]))],
+        "never_started": never_started_of(runs, list(waits)),
+        "comparison": compare(runs, "today"),
+    }
+    return owner_sentences(summary, runs)
+
+
+def test_present_policy_stays_if_the_shorter_mean_wait_is_within_the_variation_of_the_seeds() -> None:
+    unclear = sentences_of({"today": (600, 700, 800), "tomorrow": (100, 900, 200)}, {})
+    assert unclear[0] == "today and tomorrow do not differ clearly for this workload."
+    # A width that differs, in the mean of the seeds only, is no improvement.
+    assert unclear[1] == "Compared with tomorrow, today improves no measured value clearly."
+    clear = sentences_of({"today": (600, 700, 800), "tomorrow": (100, 200, 310)}, {})
+    assert clear[0].startswith("Use tomorrow for this workload: 0 of 30 jobs in 3 runs never start (today: 0)")
+    assert "the mean wait of jobs of width 1 (12 min → 3 min)" in clear[1]
+
+
+def test_policy_under_which_fewer_jobs_never_start_is_recommended_whatever_the_waits() -> None:
+    first, _, _ = sentences_of({"today": (100, 110), "tomorrow": (400, 500)}, {"today": 2})
+    assert first.startswith("Use tomorrow for this workload: 0 of 20 jobs in 2 runs never start (today: 4)")
+
+
+def test_best_of_three_policies_is_compared_with_the_first() -> None:
+    waits = {"today": (600, 610), "second": (300, 310), "third": (100, 111)}
+    first, improves, _ = sentences_of(waits, {})
+    assert first.startswith("Use third for this workload")
+    assert improves.startswith("Compared with today, third improves the mean wait")
+
+
+def test_table_by_width_marks_differences_within_the_interval_as_unclear() -> None:
+    runs = [one_run("a", seed, wait) for seed, wait in enumerate((600, 700, 800))]
+    runs += [one_run("b", seed, wait) for seed, wait in enumerate((100, 900, 200))]
+    table = group_table(["a", "b"], by_width(runs), "Width")
+    assert table.count("<b class='unclear'>") == 4
+    assert "<b class='worse'>" not in table
+    assert "<b class='better'>" not in table
+
+
+def test_difference_of_two_percentages_is_shown_in_points() -> None:
+    words = words_of("mean_share_gap")
+    assert shown_difference(words, entry(-0.101)) == "−10.1 points"
+    assert shown_difference(words, entry(-0.101, -0.237, 0.035)) == "−10.1 points ± 13.6 points"
+    assert shown_difference(words_of("evictions"), entry(3)) == "+3"
+
+
+def test_chart_of_zeros_has_an_axis_in_whole_percent() -> None:
+    chart = lines("Idle", [("a", [(0, 0.0), (10, 0.0)])], "time", "part", unit=" %")
+    assert re.findall(r">([^<]* %)</text>", chart) == ["0 %", "1 %"]

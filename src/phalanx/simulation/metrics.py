@@ -26,6 +26,7 @@ _OF_GROUPS = (
     "p99_wait_seconds", "max_wait_seconds", "mean_bounded_slowdown", "p50_bounded_slowdown", "p90_bounded_slowdown",
     "p99_bounded_slowdown",
 )  # fmt: skip
+_OF_PROMISES = ("promises_kept_ratio", "mean_lateness_seconds", "max_lateness_seconds", "mean_earliness_seconds")
 _PERCENTILES = (50, 90, 99)
 # A value, and whether it is only a lower bound.
 Censored = tuple[float, bool]
@@ -154,15 +155,17 @@ def limit_class(job: JobHistory) -> str:
     return next((name for name, bound in LIMITS if job.limit <= bound), LONGER)
 
 
-def promise_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int]:
+def promise_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int | None]:
     """Return the deviations of starts from their first promised start, including those with a named cause. A job
-    that waits after its promised start counts with its delay so far."""
+    that waits after its promised start counts with its delay so far. None if no start was promised."""
     deviations = [lateness for job in jobs if (lateness := job.lateness_at(now)) is not None]
+    if not deviations:
+        return dict.fromkeys(_OF_PROMISES)
     late = [float(max(0, value)) for value in deviations]
     return {
-        "promises_kept_ratio": sum(not value for value in late) / len(late) if late else 1.0,
+        "promises_kept_ratio": sum(not value for value in late) / len(late),
         "mean_lateness_seconds": mean(late),
-        "max_lateness_seconds": max(late, default=0.0),
+        "max_lateness_seconds": max(late),
         "mean_earliness_seconds": mean([float(max(0, -value)) for value in deviations]),
     }
 

@@ -334,7 +334,7 @@ class SchedulingQueue:
 
     def waits(self, key: UnitKey) -> bool:
         """Return whether the unit still waits."""
-        return self._index.unit(key) is not None
+        return self._index.waits(key)
 
     def demand_of(self, key: UnitKey) -> WaitReason | None:
         """Return the wait reason of an unschedulable unit; None if it is not unschedulable."""

@@ -159,6 +159,13 @@ class UnitIndex:
             if not units:
                 del self._units_with[member]
 
+    def waits(self, key: UnitKey) -> bool:
+        """Return whether `unit` returns a unit, without building it."""
+        if isinstance(key, str):
+            return key in self._lone_pods
+        owners = key if self._is_independent(key) else self._owners.get(key, ())
+        return any(self._waits(member) for member in key if member in owners)
+
     def unit(self, key: UnitKey) -> QueuedUnit | None:
         """Return the unit with this key; None if it has no pending pods and does not await admission."""
         if isinstance(key, str):

@@ -401,7 +401,9 @@ class RepairedPlan(StandingPlan):
         has room before the start."""
         self._catch_up()
         drawn, needed = reservation.lacks
-        if drawn == self._future.drawn and self._grown(reservation) < needed:
+        # A late unit can start when windows of lower rank move, without any growth of the room.
+        in_time = reservation.promised > self._now
+        if in_time and drawn == self._future.drawn and self._grown(reservation) < needed:
             return False
         before, _ = self._future.line.slots(reservation.start, reservation.start)
         if self._has_idle_room(reservation):

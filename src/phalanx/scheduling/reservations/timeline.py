@@ -7,8 +7,11 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from phalanx.cluster.resource_space import IntArray
+
+RowArray = npt.NDArray[np.intp]
 
 FOREVER: Final = 2**62
 """End of a pod or window without a known end."""
@@ -53,6 +56,18 @@ class Timeline:
         first = max(0, bisect_right(self.edges, start) - 1)
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
         return first, max(last, first + 1)
+
+    def slots_in(self, former: Timeline) -> RowArray:
+        """Return int[T]: the slot of a former time line that each slot begins in."""
+        slots: RowArray = np.searchsorted(former.moments, self.moments, side="right") - 1
+        return np.maximum(slots, 0, out=slots)
+
+    def rounded(self, ends: IntArray) -> IntArray:
+        """Return the edges from which releases at `ends` count: 0 for the first edge, FOREVER beyond the last."""
+        places = np.searchsorted(self.moments, ends, side="left")
+        edges: IntArray = np.append(self.moments, FOREVER)[places]
+        edges[places == 0] = 0
+        return edges
 
     def covering(self, end: int) -> int:
         """Return the end of a window as it is reserved: on a grid, the next edge."""

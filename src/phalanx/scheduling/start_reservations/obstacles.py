@@ -52,23 +52,18 @@ def _obstacle_of_gang(session: Session, gang: GangRecord) -> str:
 
 def _unready_members(session: Session, gang: GangRecord) -> str:
     """Return why too few members have their volumes, claims and reservations; "" if enough have."""
-    reasons: dict[int, str] = {}
-    unready: list[PodRecord] = []
-    for member in gang.pending.values():
-        number = member.pod_class.number
-        if number not in reasons:
-            reasons[number] = _unready(session, member.pod_class)
-        if reasons[number]:
-            unready.append(member)
-    if not unready:
+    classes = {member.pod_class for member in gang.pending.values()}
+    reasons = {pod_class: reason for pod_class in classes if (reason := _unready(session, pod_class))}
+    if not reasons:
         return ""
+    unready = [member for member in gang.pending.values() if member.pod_class in reasons]
     need = session.requirement(gang)
     present = len(gang.pending) + len(gang.starting_placeholders)
     enough = present - len(unready) >= need.total and all(
         gang.count(MemberState.PENDING, role) - sum(member.pod.role == role for member in unready) >= least
         for role, least in need.roles
     )
-    return "" if enough else reasons[unready[0].pod_class.number]
+    return "" if enough else reasons[unready[0].pod_class]
 
 
 def _unready(session: Session, pod_class: ClassRecord) -> str:

@@ -12,6 +12,7 @@ from phalanx.simulation.report.axes import round_marks, short, shown_time, time_
 COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
 WIDTH, _HEIGHT = 860, 240
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 44
+_LETTER = 6.5  # width of a letter of a label
 
 Points = Sequence[tuple[float, float]]
 
@@ -37,7 +38,8 @@ def lines(
     if not xs:
         return ""
     right = max(max(xs), 1.0)
-    marks = round_marks(max(ys), whole=not unit)
+    # No finer than whole numbers and percents: a chart of zeros has no smaller scale.
+    marks = round_marks(max(*ys, 1.0), whole=True)
     top = marks[-1]
 
     def at(x: float, y: float) -> str:
@@ -56,7 +58,8 @@ def lines(
         polylines.append(
             f"<polyline fill='none' stroke='{colour(index)}' stroke-width='1.6'{style} points='{path}'/>"
         )
-        labels.append(f"<span><i style='background:{colour(index)}'></i>{escape(name)}</span>")
+        patch = f"class='dashed' style='color:{colour(index)}'" if dash else f"style='background:{colour(index)}'"
+        labels.append(f"<span><i {patch}></i>{escape(name)}</span>")
     grid = [_level(mark / top, f"{short(mark)}{unit}", _HEIGHT) for mark in marks]
     for seconds in time_marks(right):
         column = LEFT + seconds / right * (WIDTH - LEFT - RIGHT)
@@ -77,7 +80,7 @@ def bars(
     highest = max((percent for _, values in series for percent, _ in values), default=0.0)
     marks = round_marks(max(highest, 1.0), whole=True)
     group = (WIDTH - LEFT - RIGHT) / max(1, len(groups))
-    wide = min(40.0, (group - 8) / max(1, len(series)))
+    wide = min(72.0, (group - 8) / max(1, len(series)))
     body = [_level(mark / marks[-1], f"{short(mark)} %", _HEIGHT) for mark in marks]
     for x, name in enumerate(groups):
         middle = LEFT + (x + 0.5) * group
@@ -89,8 +92,12 @@ def bars(
             tall = percent / marks[-1] * (_HEIGHT - TOP - BOTTOM)
             left = middle + (index - len(series) / 2) * wide
             bar_top = _HEIGHT - BOTTOM - tall
+            # The labels of narrow bars would cover each other; the tooltip has the whole text.
+            label_text = text if len(text) * _LETTER <= wide else text.partition(" ")[0]
+            middle_of_bar = left + wide / 2 - 1
             shown = (
-                f"<text x='{left + wide / 2:.1f}' y='{bar_top - 3:.1f}' text-anchor='middle'>{escape(text)}</text>"
+                f"<text x='{middle_of_bar:.1f}' y='{bar_top - 3:.1f}' text-anchor='middle'>"
+                f"{escape(label_text)}</text>"
             )
             body.append(
                 f"<g><title>{escape(label)}: {escape(text)}</title><rect x='{left:.1f}' y='{bar_top:.1f}'"

@@ -53,7 +53,7 @@ def write_report(inputs: Inputs, results: Sequence[tuple[RunResult, float]], fol
     except OSError as error:
         raise InputError(f"--report {folder}: cannot write the report: {error}") from error
     return [
-        *table_lines(summary),
+        *table_lines(summary, runs),
         *change_lines(summary),
         *([f"these lines: {folder / _CHANGES}"] if changes else []),
         *warning_lines(runs),
@@ -97,7 +97,7 @@ def summary_of(inputs: Inputs, runs: Sequence[RunResult], changes: Sequence[Inpu
             }
             for run in runs
         ],
-        "comparison": compare(runs),
+        "comparison": compare(runs, policies[0]),
     }
 
 

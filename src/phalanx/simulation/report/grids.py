@@ -15,18 +15,22 @@ _LANE = 9
 
 
 def heat_map(
-    title: str, rows: Sequence[str], columns: Sequence[str], cells: Mapping[tuple[str, str], tuple[float, int]]
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    columns: Sequence[str],
+    cells: Mapping[tuple[str, str], tuple[float, int]],
 ) -> str:
-    """Return a heat map. `cells` are (row, column) -> (value, count); darker is more, on a logarithmic scale."""
+    """Return a heat map. `rows` are (key, words), `cells` are (row key, column) -> (value, count); darker is more,
+    on a logarithmic scale."""
     highest = max((value for value, _ in cells.values()), default=1.0)
     across = min(90.0, (WIDTH - LEFT - 60 - RIGHT) / max(1, len(columns)))
     body = []
     for x, column in enumerate(columns):
         middle = LEFT + 60 + (x + 0.5) * across
         body.append(f"<text x='{middle:.1f}' y='{TOP + 6}' text-anchor='middle'>{escape(column)}</text>")
-    for y, row in enumerate(rows):
+    for y, (row, words) in enumerate(rows):
         top = TOP + 14 + y * _CELL
-        body.append(f"<text x='{LEFT + 52}' y='{top + 17}' text-anchor='end'>{escape(row)}</text>")
+        body.append(f"<text x='{LEFT + 52}' y='{top + 17}' text-anchor='end'>{escape(words)}</text>")
         for x, column in enumerate(columns):
             entry = cells.get((row, column))
             if entry is None:
@@ -35,7 +39,7 @@ def heat_map(
             shade = log10(1 + value) / log10(1 + highest) if highest else 0.0
             left = LEFT + 60 + x * across
             middle = left + across / 2 - 1
-            tooltip = f"limit {escape(row)}, width {escape(column)}: {shown_time(value)}, {count} jobs"
+            tooltip = f"limit {escape(words)}, width {escape(column)}: {shown_time(value)}, {count} jobs"
             body.append(
                 f"<g><title>{tooltip}</title><rect x='{left:.1f}' y='{top}' width='{across - 2:.1f}'"
                 f" height='{_CELL - 2}' fill='#dc2626' fill-opacity='{0.06 + 0.64 * shade:.2f}'/>"

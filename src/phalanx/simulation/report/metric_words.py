@@ -19,6 +19,7 @@ class MetricUnit(enum.Enum):
     COUNT = "count"
     SECONDS = "seconds"
     PART = "part"  # 0 to 1, shown in percent
+    POINTS = "points"  # difference of two parts, shown in percentage points: it is no percentage of either
     NUMBER = "number"
     HOURS = "hours"
 
@@ -148,6 +149,8 @@ def shown_value(value: float, unit: MetricUnit, *, signed: bool = False) -> str:
             text = shown_span(round(size)) if size >= 10 else f"{number(round(size, 1))} s"
         case MetricUnit.PART:
             text = f"{number(round(100 * size, 1))} %"
+        case MetricUnit.POINTS:
+            text = f"{number(round(100 * size, 1))} points"
         case MetricUnit.HOURS:
             text = f"{number(round(size, 1))} h"
         case MetricUnit.COUNT:
@@ -173,3 +176,12 @@ def shown_cell(metric: MetricWords, entry: Mapping[str, Any] | None) -> str:
     if entry["low"] is None or entry["low"] == entry["high"]:
         return text
     return f"{text} ± {shown_value((entry['high'] - entry['low']) / 2, metric.unit)}"
+
+
+def shown_difference(metric: MetricWords, difference: Mapping[str, Any]) -> str:
+    """Return the mean difference over the seeds with half the interval's width."""
+    unit = MetricUnit.POINTS if metric.unit is MetricUnit.PART else metric.unit
+    text = shown_value(difference["mean"], unit, signed=True)
+    if difference["low"] is None or difference["low"] == difference["high"]:
+        return text
+    return f"{text} ± {shown_value((difference['high'] - difference['low']) / 2, unit)}"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phalanx.model.text.moments import shown_span
-from phalanx.simulation.metrics import mean
 from phalanx.simulation.report.effects import Effect, effect
+from phalanx.simulation.report.group_comparison import by_width
 from phalanx.simulation.report.metric_words import shown_value, words_of
-from phalanx.simulation.report.never_started import width_key
 from phalanx.simulation.runs import RunResult
 
 # Metrics that matter to an owner, as parts of a sentence, the most important one first.
@@ -34,13 +32,14 @@ _WIDTH_PART, _WIDTH_SECONDS = 0.1, 60
 def owner_sentences(summary: Mapping[str, Any], runs: Sequence[RunResult]) -> tuple[str, str, str]:
     """Return the three sentences. For one policy they state its starts, the use of the cluster and its losses."""
     policies: list[str] = summary["policies"]
-    comparison = summary["comparison"]
     if len(policies) == 1:
         return _one_policy(summary, policies[0])
-    baseline = policies[0]
+    comparison, baseline = summary["comparison"], policies[0]
     ordered = sorted(policies, key=lambda policy: _rank(comparison, policy))
-    best = ordered[0]
-    other = baseline if best != baseline else ordered[1]
+    best = next(
+        policy for policy in ordered if policy == baseline or _is_clearly_better(comparison, baseline, policy)
+    )
+    other = baseline if best != baseline else next(policy for policy in ordered if policy != baseline)
     better, worse = _changes(summary, runs, other, best)
     first = _choice(summary, baseline, best, other, bool(better or worse))
     improves = (
@@ -52,17 +51,30 @@ def owner_sentences(summary: Mapping[str, Any], runs: Sequence[RunResult]) -> tu
     return first, improves, worsens
 
 
+def _is_clearly_better(comparison: Mapping[str, Any], baseline: str, policy: str) -> bool:
+    """Return whether a policy is worth a change: fewer jobs never start, or the mean wait is clearly shorter."""
+    (never, _), (before, _) = _rank(comparison, policy), _rank(comparison, baseline)
+    if never != before:
+        return never < before
+    return effect(words_of("mean_wait_seconds"), comparison, baseline, policy) is Effect.BETTER
+
+
 def _choice(summary: Mapping[str, Any], baseline: str, best: str, other: str, differs: bool) -> str:
     if not differs:
         return f"{best} and {other} do not differ clearly for this workload."
-    comparison, counts = summary["comparison"], summary["never_started"]
-    verb = "Keep" if best == baseline else "Use"
+    comparison, counts, seeds = summary["comparison"], summary["never_started"], len(summary["seeds"])
     never, all_jobs, others = counts[best]["never_started"], counts[best]["jobs"], counts[other]["never_started"]
     wait, others_wait = (_shown(comparison, "mean_wait_seconds", policy) for policy in (best, other))
-    return (
-        f"{verb} {best} for this workload: {never:,} of {all_jobs:,} jobs never start ({other}: {others:,}),"
-        f" and the mean wait is {wait} ({other}: {others_wait})."
-    )
+    in_runs = f" in {seeds} runs" if seeds > 1 else ""
+    jobs = f"{never:,} of {all_jobs:,} jobs{in_runs} never start ({other}: {others:,})"
+    waits = f"the mean wait is {wait} ({other}: {others_wait})"
+    relative = _relative(comparison, baseline, other, best)
+    is_clear = effect(words_of("mean_wait_seconds"), relative, other, best) is Effect.BETTER
+    if best == baseline and never == others and not is_clear:
+        return (
+            f"Keep {best} for this workload, because no difference of the mean wait is clear: {jobs}, and {waits}."
+        )
+    return f"{'Keep' if best == baseline else 'Use'} {best} for this workload: {jobs}, and {waits}."
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -97,15 +109,12 @@ def _changes(
     comparison = _relative(summary["comparison"], summary["policies"][0], base, policy)
     better, worse = list[str](), list[str]()
     for key, words in _OWNER_METRICS.items():
-        if key not in comparison:
+        found = effect(words_of(key), comparison, base, policy)
+        if found not in (Effect.BETTER, Effect.WORSE):
             continue
         change = f"{words} ({_shown(comparison, key, base)} → {_shown(comparison, key, policy)})"
-        match effect(words_of(key), comparison, base, policy):
-            case Effect.BETTER:
-                better.append(change)
-            case Effect.WORSE:
-                worse.append(change)
-    narrower, wider = _changes_by_width(runs, base, policy)
+        (better if found is Effect.BETTER else worse).append(change)
+    narrower, wider = _changes_by_width(summary, runs, base, policy)
     return [*better[:_MOST], *narrower[:1]], [*wider[:2], *worse[:_MOST]]
 
 
@@ -128,30 +137,35 @@ def _relative(comparison: Mapping[str, Any], baseline: str, base: str, policy: s
     return turned
 
 
-def _changes_by_width(runs: Sequence[RunResult], base: str, policy: str) -> tuple[list[str], list[str]]:
-    """Return the widths whose jobs start sooner and those whose jobs start later, the largest changes first."""
+def _changes_by_width(
+    summary: Mapping[str, Any], runs: Sequence[RunResult], base: str, policy: str
+) -> tuple[list[str], list[str]]:
+    """Return the widths whose jobs clearly start sooner and those whose jobs clearly start later, the largest
+    changes first."""
     better, worse = list[tuple[float, str]](), list[tuple[float, str]]()
-    widths = sorted({width for run in runs for width in run.by_width}, key=width_key)
-    for width in widths:
-        of_width = {
-            name: [run.by_width[width] for run in runs if run.policy == name and width in run.by_width]
-            for name in (base, policy)
+    for width, of_width in by_width(runs).items():
+        comparison = _relative(of_width, summary["policies"][0], base, policy)
+        if any(name not in comparison["jobs"] for name in (base, policy)):
+            continue
+        never = {
+            name: summary["never_started"][name]["by_width"][width]["never_started"] for name in (base, policy)
         }
-        never = {name: sum(int(entry["never_started"]) for entry in of_width[name]) for name in of_width}
-        wait = {name: mean([float(entry["mean_wait_seconds"]) for entry in of_width[name]]) for name in of_width}
         if never[policy] > never[base]:
             counts = f"{never[base]:,} → {never[policy]:,}"
             text = f"the number of jobs of width {width} that never start ({counts})"
             worse.append((1e18 + never[policy] - never[base], text))
-        change = wait[policy] - wait[base]
-        if abs(change) < max(_WIDTH_SECONDS, _WIDTH_PART * wait[base]):
+        before, after = (_mean(comparison, "mean_wait_seconds", name) for name in (base, policy))
+        if abs(after - before) < max(_WIDTH_SECONDS, _WIDTH_PART * before):
             continue
-        spans = f"{shown_span(round(wait[base]))} → {shown_span(round(wait[policy]))}"
+        spans = (
+            f"{_shown(comparison, 'mean_wait_seconds', base)} → {_shown(comparison, 'mean_wait_seconds', policy)}"
+        )
         text = f"the mean wait of jobs of width {width} ({spans})"
-        if change > 0:
-            worse.append((change, text))
-        elif never[policy] <= never[base]:
-            better.append((-change, text))
+        match effect(words_of("mean_wait_seconds"), comparison, base, policy):
+            case Effect.BETTER:
+                better.append((before - after, text))
+            case Effect.WORSE:
+                worse.append((after - before, text))
     return [text for _, text in sorted(better, reverse=True)], [text for _, text in sorted(worse, reverse=True)]
 
 

@@ -7,9 +7,11 @@ from difflib import unified_diff
 from html import escape
 from typing import Any
 
+from phalanx.model.text.moments import shown_span
 from phalanx.simulation.metrics import LIMITS, LONGER, NO_LIMIT, limit_class, mean, width_class
 from phalanx.simulation.report.charts import lines
 from phalanx.simulation.report.grids import gantt, heat_map
+from phalanx.simulation.report.group_comparison import by_queue, by_width
 from phalanx.simulation.report.never_started import width_key
 from phalanx.simulation.report.opening import TIME_AXIS, five_charts, points, resource_words
 from phalanx.simulation.report.owner_summary import owner_sentences
@@ -34,6 +36,7 @@ tbody th{font-weight:500}thead{border-bottom:2px solid var(--ink)}code{font-size
 pre{font-size:12px;overflow-x:auto;border:1px solid var(--line);padding:.6rem}
 figure{margin:0 0 1.5rem}figcaption{font-weight:600}figcaption span{font-weight:400;margin-left:1rem}
 figcaption i{display:inline-block;width:.8em;height:.8em;margin-right:.3em}
+figcaption i.dashed{height:0;width:1.4em;border-top:2px dashed;vertical-align:middle}
 svg{width:100%;height:auto}svg text{font-size:12px;fill:var(--soft)}svg .axis{fill:var(--ink)}
 .grid{stroke:var(--line)}.bar{stroke:var(--paper);stroke-width:.5}
 b.better{color:var(--good)}b.worse{color:var(--bad)}b.equal,b.unclear{font-weight:400;color:var(--soft)}
@@ -67,9 +70,9 @@ def page(
         f"<h2>{'Policies side by side' if len(policies) > 1 else 'Metrics'}</h2>\n",
         metric_table(summary),
         "<h2>Waits and slowdowns by width</h2>\n",
-        group_table(summary, runs, "Width", widths=True),
+        group_table(policies, by_width(runs), "Width"),
         "<h2>Waits and slowdowns by queue</h2>\n",
-        group_table(summary, runs, "Queue", widths=False),
+        group_table(policies, by_queue(runs), "Queue"),
         *promise_section(summary, first),
         "<h2>Waits by limit and width</h2>\n",
         *[_heat_map(run) for run in first],
@@ -111,8 +114,9 @@ def _warnings(runs: Sequence[RunResult]) -> list[str]:
     warnings = []
     if saturated:
         warnings.append(
-            f"<p class='warning'>The queue was still growing at the end ({_names(saturated)}). More jobs arrived"
-            " than the cluster can run, so waits depend more on the simulated time than on the policy.</p>\n"
+            f"<p class='warning'>The queue was still growing when the last jobs arrived ({_names(saturated)}). More"
+            " jobs arrived than the cluster can run, so waits depend more on the simulated time than on the"
+            " policy.</p>\n"
         )
     for failure in dict.fromkeys(run.failures[0] for run in runs if run.failures):
         failed = [run for run in runs if run.failures and run.failures[0] == failure]
@@ -139,7 +143,7 @@ def _fragmentation(runs: Sequence[RunResult]) -> list[str]:
             ],
         )
         for run in runs
-        if any(sample.fragmentation is not None for sample in run.samples)
+        if any(sample.fragmentation for sample in run.samples)
     ]
     if not series:
         return []
@@ -170,7 +174,16 @@ def _heat_map(run: RunResult) -> str:
     rows = [name for name in names if any(row == name for row, _ in waits_of)]
     columns = sorted({column for _, column in waits_of}, key=width_key)
     cells = {cell: (mean(waits), len(waits)) for cell, waits in waits_of.items()}
-    return heat_map(f"{run.policy}: mean wait by limit (down) and width (across)", rows, columns, cells)
+    title = f"{run.policy}: mean wait by run-time limit (down) and width (across)"
+    return heat_map(title, [(name, _limit_words(name)) for name in rows], columns, cells)
+
+
+def _limit_words(name: str) -> str:
+    """Return a class of limits in words."""
+    bounds = dict(LIMITS)
+    if name == NO_LIMIT:
+        return "no limit"
+    return f"over {shown_span(max(bounds.values()))}" if name == LONGER else f"up to {shown_span(bounds[name])}"
 
 
 def _hour(run: RunResult) -> str:

@@ -7,18 +7,19 @@ from html import escape
 from typing import Any
 
 from phalanx.simulation.history import JobHistory
-from phalanx.simulation.metrics import job_slowdown, mean
+from phalanx.simulation.metrics import job_slowdown
 from phalanx.simulation.report.effects import Effect, effect
+from phalanx.simulation.report.group_comparison import GroupComparisons
 from phalanx.simulation.report.metric_words import (
     MetricUnit,
     MetricWords,
     number,
     shown_cell,
+    shown_difference,
     shown_metrics,
     shown_value,
     words_of,
 )
-from phalanx.simulation.report.never_started import width_key
 from phalanx.simulation.runs import RunResult
 from phalanx.simulation.workloads.changes import InputChange, count_changes
 
@@ -29,7 +30,7 @@ _OF_GROUPS = ("jobs", "never_started", "mean_wait_seconds", "p90_wait_seconds", 
 _NOTE = (
     "± is half the width of the 95 % interval over the seeds; differences are between runs of one seed."
     " Better and worse compare with the first policy; a difference within the interval is unclear, and so is a"
-    " better value of a policy under which more jobs had not started."
+    " better value of a policy under which more jobs had not started. A difference of two percentages is in points."
     " ≥: at least this much, because jobs had not started or not ended at the end of the simulation."
 )
 
@@ -52,64 +53,37 @@ def metric_table(summary: Mapping[str, Any]) -> str:
 
 
 def _difference(metric: MetricWords, summary: Mapping[str, Any], policy: str) -> str:
-    entry = (summary["comparison"][metric.key].get(policy) or {}).get("difference")
-    if entry is None:
+    difference = (summary["comparison"][metric.key].get(policy) or {}).get("difference")
+    if difference is None:
         return "<td>-</td>"
-    text = shown_value(entry["mean"], metric.unit, signed=True)
-    if entry["low"] is not None and entry["low"] != entry["high"]:
-        text += f" ± {shown_value((entry['high'] - entry['low']) / 2, metric.unit)}"
-    return f"<td>{escape(text)}{_mark(effect(metric, summary['comparison'], summary['policies'][0], policy))}</td>"
+    mark = _mark(effect(metric, summary["comparison"], summary["policies"][0], policy))
+    return f"<td>{escape(shown_difference(metric, difference))}{mark}</td>"
 
 
 def _mark(found: Effect | None) -> str:
     return "" if found is None else f" <b class='{found.value}'>{found.value}</b>"
 
 
-def group_table(summary: Mapping[str, Any], runs: Sequence[RunResult], name: str, *, widths: bool) -> str:
+def group_table(policies: Sequence[str], groups: GroupComparisons, name: str) -> str:
     """Return waits, slowdowns and jobs that never started by width or by queue: means over the seeds."""
-    policies: list[str] = summary["policies"]
-    entries: dict[str, dict[str, list[dict[str, float | int]]]] = {}
-    for run in runs:
-        for group, metrics in (run.by_width if widths else run.by_queue).items():
-            entries.setdefault(group, {}).setdefault(run.policy, []).append(metrics)
-    groups = sorted(entries, key=width_key) if widths else sorted(entries)
     head = "".join(f"<th>{words_of(key).words}</th>" for key in _OF_GROUPS)
     rows = []
-    for group in groups:
-        base = entries[group].get(policies[0])
+    for group, comparison in groups.items():
         for policy in policies:
-            found = entries[group].get(policy)
-            if found is None:
-                continue
-            cells = "".join(_group_cell(key, found, base if policy != policies[0] else None) for key in _OF_GROUPS)
-            rows.append(f"<tr><th>{escape(group)}</th><td class='text'>{escape(policy)}</td>{cells}</tr>\n")
+            if policy in comparison["jobs"]:
+                cells = "".join(_group_cell(words_of(key), comparison, policies[0], policy) for key in _OF_GROUPS)
+                rows.append(f"<tr><th>{escape(group)}</th><td class='text'>{escape(policy)}</td>{cells}</tr>\n")
     return (
         f"<table class='groups'><thead><tr><th>{name}</th><th class='text'>Policy</th>{head}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table>\n"
     )
 
 
-def _group_cell(
-    key: str, found: Sequence[Mapping[str, float | int]], base: Sequence[Mapping[str, float | int]] | None
-) -> str:
-    metric = words_of(key)
-    value, censored = _mean_of(found, key), _mean_of(found, "censored_waits")
-    bound = "≥ " if censored and key not in ("jobs", "never_started") else ""
-    mark = ""
-    if base is not None and key != "jobs":
-        entries = {"b": _entry(base, key), "p": _entry(found, key)}
-        waits = {"b": _entry(base, "censored_waits"), "p": _entry(found, "censored_waits")}
-        mark = _mark(effect(metric, {key: entries, "censored_waits": waits}, "b", "p"))
-    return f"<td>{bound}{escape(shown_value(value, metric.unit))}{mark}</td>"
-
-
-def _entry(metrics: Sequence[Mapping[str, float | int]], key: str) -> dict[str, object]:
-    censored = _mean_of(metrics, "censored_waits") > 0 and key != "never_started"
-    return {"mean": _mean_of(metrics, key), "lower_bound": censored}
-
-
-def _mean_of(metrics: Sequence[Mapping[str, float | int]], key: str) -> float:
-    return mean([float(entry[key]) for entry in metrics])
+def _group_cell(metric: MetricWords, comparison: Mapping[str, Any], baseline: str, policy: str) -> str:
+    entry = comparison[metric.key][policy]
+    bound = "≥ " if entry.get("lower_bound") else ""
+    mark = _mark(effect(metric, comparison, baseline, policy)) if policy != baseline else ""
+    return f"<td>{bound}{escape(shown_value(entry['mean'], metric.unit))}{mark}</td>"
 
 
 def change_table(changes: Sequence[InputChange]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from phalanx.simulation.report.metric_words import shown_cell, shown_metrics
 from phalanx.simulation.report.never_started import never_started_rows
+from phalanx.simulation.report.owner_summary import owner_sentences
 from phalanx.simulation.runs import RunResult
 
 # Shown on the page only.
@@ -21,10 +22,11 @@ _PAGE_ONLY = (
 _BOUND_NOTE = "≥: at least this much, because jobs had not started or not ended at the end of the simulation."
 
 
-def table_lines(summary: Mapping[str, Any]) -> list[str]:
+def table_lines(summary: Mapping[str, Any], runs: Sequence[RunResult]) -> list[str]:
     """Return the jobs that never started by width, then one row per metric and one column per policy.
 
-    The values are means over the seeds, with half the interval's width."""
+    The values are means over the seeds, with half the interval's width. The sentences for an owner stand between
+    both if there are policies to compare."""
     policies: list[str] = summary["policies"]
     rows = [["METRIC", *(policy.upper() for policy in policies)]]
     for metric in shown_metrics(summary["comparison"]):
@@ -32,7 +34,14 @@ def table_lines(summary: Mapping[str, Any]) -> list[str]:
             entry = summary["comparison"][metric.key]
             rows.append([metric.words, *(shown_cell(metric, entry.get(policy)) for policy in policies)])
     bounded = any("≥" in text for row in rows for text in row)
-    return [*_aligned(never_started_rows(summary)), "", *_aligned(rows), *([_BOUND_NOTE] if bounded else [])]
+    sentences = ["", *owner_sentences(summary, runs)] if len(policies) > 1 else []
+    return [
+        *_aligned(never_started_rows(summary)),
+        *sentences,
+        "",
+        *_aligned(rows),
+        *([_BOUND_NOTE] if bounded else []),
+    ]
 
 
 def change_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -56,8 +65,8 @@ def warning_lines(runs: Sequence[RunResult]) -> list[str]:
         prefix = f"warning: {run.policy}, seed {run.seed}:"
         if run.metrics["saturated"]:
             warnings.append(
-                f"{prefix} the queue was still growing at the end. More jobs arrived than the cluster can run,"
-                " so waits depend more on the simulated time than on the policy."
+                f"{prefix} the queue was still growing when the last jobs arrived. More jobs arrived than the"
+                " cluster can run, so waits depend more on the simulated time than on the policy."
             )
         if run.failures:
             warnings.append(f"{prefix} the scheduler failed: {run.failures[0]}")
