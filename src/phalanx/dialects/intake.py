@@ -96,7 +96,7 @@ class Intake:
         self._warnings = PodWarnings(self._object_warnings, self._pods)
         self._queues = QueueDefaults()
         # Namespaces in deletion: no pod can be bound there.
-        self._ending: set[str] = set()
+        self.ending: set[str] = set()
         self._gangs = GangIndex(self._options, self._object_warnings, self.dialects.naming_of)
         self._expected = ExpectedMemberIndex(self._gangs, self._pods, self._scheduler_names)
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
@@ -143,7 +143,7 @@ class Intake:
         budgets = self._budgets_of(pod, labels)
         gang, role = (declaration.name, declaration.role) if declaration is not None else ("", "")
         spec = self._decoder.pod(pod, template, gang, queue, budgets, labels, role)
-        if metadata.namespace in self._ending and not spec.node:
+        if metadata.namespace in self.ending and not spec.node:
             spec = msgspec.structs.replace(spec, gated=True)
         last = self._pods.get(uid)
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
@@ -520,9 +520,9 @@ class Intake:
 
     def _end(self, namespace: str) -> list[ClusterEvent]:
         """Gate the pending pods of a namespace in deletion, since they cannot be bound any more."""
-        if namespace in self._ending:
+        if namespace in self.ending:
             return []
-        self._ending.add(namespace)
+        self.ending.add(namespace)
         events: list[ClusterEvent] = []
         for record in self._pods.of_namespace(namespace):
             if not record.pod.node:
@@ -531,7 +531,7 @@ class Intake:
         return events
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
-        self._ending.discard(name)
+        self.ending.discard(name)
         events = self._namespaces.namespace_removed(name)
         return self._prefer_queue(name, "") + events + self.apply(self.enrichers.namespace(name, None))
 

@@ -289,7 +289,7 @@ class EventRecorder:
 
     def _log_failure(self, error: Exception) -> None:
         """Log once per kind of failure. A namespace in deletion rejects events, which is normal."""
-        if isinstance(error, ApiError) and (error.status == 404 or _terminating(error)):
+        if isinstance(error, ApiError) and (error.status == 404 or error.namespace_terminating):
             log.debug("event not recorded: %s", error)
             return
         word = error.reason if isinstance(error, ApiError) else type(error).__name__
@@ -301,14 +301,6 @@ class EventRecorder:
         while True:
             await self._sleep(SWEEP_PERIOD)
             self.sweep()
-
-
-def _terminating(error: ApiError) -> bool:
-    causes = error.details.get("causes")
-    is_cause = isinstance(causes, list) and any(
-        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
-    )
-    return error.status == 403 and (is_cause or "being terminated" in error.message)
 
 
 def _cut(text: str, limit: int) -> str:
