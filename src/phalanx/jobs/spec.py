@@ -196,7 +196,9 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Status as it is written back. `version` counts whole restarts, `retry_count` all restarts."""
+    """Status as it is written back. `version` counts whole restarts, `retry_count` the restarts that
+    count towards maxRetry.
+    """
 
     state: JobState = JobState()
     min_available: int = 0

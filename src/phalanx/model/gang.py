@@ -34,6 +34,10 @@ class GangRules(msgspec.Struct, frozen=True):
     native: bool = False
     alone: bool = False
 
+    def match_policy_setting(self, policy: MatchPolicy) -> str:
+        """Return the setting that gives all gangs of this declaration a match policy; "" without a name."""
+        return f"phalanx.dialects.matchPolicies: {{{self.name}: {policy}}}" if self.name else ""
+
 
 PLAIN = GangRules()
 

@@ -79,6 +79,8 @@ class VolcanoJobController:
         self._by_uid: dict[str, Key] = {}
         # Reason and message, by the uid of the job, why its objects besides pods are missing.
         self._troubles: dict[str, tuple[str, str]] = {}
+        # Names of deleted pods that were evicted for a cause outside of their job, by the uid of the job.
+        self._disrupted: dict[str, set[str]] = {}
         self._admission = AdmissionContext(scheduler_names=context.scheduler_names)
         self.classes: ObjectStore[PriorityClassRecord] = ObjectStore(read_priority_class)
         self._objects = JobObjects(context, self.groups, self.classes)
@@ -109,6 +111,7 @@ class VolcanoJobController:
             self._by_uid.pop(old.uid, None)
             self._objects.forget(old.uid)
             self._troubles.pop(old.uid, None)
+            self._disrupted.pop(old.uid, None)
             self._creation.forget(key[0], old.uid)
         if new is not None:
             self._by_uid[new.uid] = key
@@ -117,6 +120,10 @@ class VolcanoJobController:
             self._queue.forget(key)
 
     def _pod_changed(self, key: Key, old: JobPod | None, new: JobPod | None) -> None:
+        if old is not None and old.disrupted and (new is None or new.uid != old.uid):
+            self._disrupted.setdefault(old.owner, set()).add(old.name)
+        if new is not None and (old is None or new.uid != old.uid):
+            self._disrupted.get(new.owner, set()).discard(new.name)
         for pod in (old, new):
             owner = self._by_uid.get(pod.owner) if pod is not None else None
             if owner is not None:
@@ -179,7 +186,8 @@ class VolcanoJobController:
         now = int(self._context.clock())
         pods = tuple(sorted(self.pods.of(record.uid), key=lambda pod: (pod.task, pod.index, pod.name)))
         orders = (current.order,) if current is not None and current.order is not None else ()
-        decided = plan(JobWorld(job, pods, group.group if group is not None else None, now, orders))
+        disrupted = frozenset(self._disrupted.get(record.uid, ()))
+        decided = plan(JobWorld(job, pods, group.group if group is not None else None, now, orders, disrupted))
         # A Command is remembered until it is deleted, so that it is executed once even if the process dies.
         later = [command for command in new if command.order is not None and command is not current]
         done = [command for command in commands if command not in later]
