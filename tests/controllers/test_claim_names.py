@@ -11,7 +11,10 @@ from tests.controllers.jobs import JOBS, JobWorld
 
 CLAIMS = "v1/persistentvolumeclaims"
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-VOLUMES = [{"mountPath": "/data", "volumeClaimName": "own"}, {"mountPath": "/scratch", "volumeClaim": CLAIM}]
+VOLUMES: list[dict[str, Any]] = [
+    {"mountPath": "/data", "volumeClaimName": "own"},
+    {"mountPath": "/scratch", "volumeClaim": CLAIM},
+]
 
 
 def world_with_job() -> JobWorld:

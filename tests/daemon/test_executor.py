@@ -216,6 +216,22 @@ async def test_refusals_without_end_come_slower_and_slower(world: World) -> None
     assert [world.server.node_of(name) for name in ("p0", "p2")] == ["n1", "n1"]
 
 
+async def test_binding_that_waits_for_volumes_is_published_once(world: World) -> None:
+    """The reason is not Unschedulable: an autoscaler must not react."""
+    world.server.fail("POST", "/p1/binding", status=403, times=1)
+    plan = await world.cycle()
+    (bind,) = [entry for entry in plan.binds if entry.name == "p1"]
+    patches = []
+    for _ in range(2):
+        world.executor.delayed(bind, "waits for claim data, which example.com/x has to provision")
+        await world.settle()
+        patches.append(len(world.server.patches))
+    assert patches[0] == patches[1]
+    condition = world.server.condition("p1", "PodScheduled")
+    assert (condition["status"], condition["reason"]) == ("False", "WaitingForVolumes")
+    assert condition["message"] == "waits for claim data, which example.com/x has to provision"
+
+
 async def test_success_wipes_out_earlier_failures(world: World) -> None:
     world.server.fail("POST", "/p1/binding", status=403, times=2)
     await world.cycle()

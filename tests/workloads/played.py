@@ -40,9 +40,9 @@ class Played(Scenario):
         document["metadata"]["ownerReferences"] = _controllers(of)
         return self._take(self.intake.owners.updated(kind, document))
 
-    def pod_group(self, kind: ServedKind, name: str, of: str = "", **spec: Any) -> Self:
+    def pod_group(self, kind: ServedKind, name: str, of: str = "", phase: str = "Inqueue", **spec: Any) -> Self:
         """An operator makes a group for its pods; `of` as below. It is admitted already."""
-        document = group(name, namespace=NAMESPACE, uid=name, status={"phase": "Inqueue"}, **spec)
+        document = group(name, namespace=NAMESPACE, uid=name, status={"phase": phase}, **spec)
         document["metadata"]["ownerReferences"] = _controllers(of)
         return self._take(self.intake.group(kind, document))
 

@@ -61,8 +61,7 @@ from phalanx.dialects.signatures import Signer
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, node_ref
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
 from phalanx.dialects.workloads.options import workload_rules
-from phalanx.dialects.workloads.owners import WorkloadOwners
-from phalanx.dialects.workloads.replicas import REPLICA_RULES
+from phalanx.dialects.workloads.owners import OWNER_RULES, WorkloadOwners
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GangOwner
@@ -99,10 +98,10 @@ class Intake:
         self.ending: set[str] = set()
         self._gangs = GangIndex(self._options, self._object_warnings, self.dialects.naming_of)
         self._expected = ExpectedMemberIndex(self._gangs, self._pods, self._scheduler_names)
-        self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
-        self.owners = WorkloadOwners(self._gangs, (*rules, *REPLICA_RULES), self.warn, self._publish_members)
+        self.group_objects = GroupObjects(self._gangs, self.dialects.groups, self.workloads.want)
+        self.owners = WorkloadOwners(self._gangs, (*rules, *OWNER_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)

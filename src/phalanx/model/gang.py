@@ -196,6 +196,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it creates pods
     admitted: bool = True  # can be allocated (False while the phase of such a group is Pending)
     completed: bool = False  # its phase says that no further member is to come
+    suspended: bool = False  # its owner is suspended: it creates no members until it is resumed
     owned: bool = False  # another object owns the group and can create further members
     unit: bool = False  # its members are disrupted only together
     preemptable: bool = True  # False: its owner forbids the eviction of its members for other pods

@@ -10,6 +10,7 @@ from phalanx.model.gang import GangKey
 
 #: The code of gangs whose members that exist are fewer than they need.
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
+WAITING_FOR_VOLUMES = "WaitingForVolumes"
 
 
 class NodeCount(msgspec.Struct, frozen=True, omit_defaults=True):

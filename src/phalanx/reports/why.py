@@ -15,6 +15,7 @@ from phalanx.reports.admission_holders import admission_holders
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
 from phalanx.reports.gang_sentences import (
+    add_troubles,
     describe_without_pending,
     gang_size,
     lifted_minimum,
@@ -54,6 +55,7 @@ class WhyReport:
         self._now, self._promises = now, promises or Promises()
         self._state = snapshot.state
         self._refused = snapshot.refused
+        self._troubles = snapshot.troubles
         self._disruption_targets = snapshot.disruption_targets
         # Counts of gangs before the dry run places pods.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
@@ -106,6 +108,8 @@ class WhyReport:
         if self._observed.describe_pod(answer, pod):
             if self._before[pod.uid] is MemberState.RUNNING:
                 answer.message += self._planned_eviction(record)
+            if self._before[pod.uid] in ACTIVE:
+                add_troubles(answer, [pod], self._troubles)
             return answer
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
@@ -142,6 +146,7 @@ class WhyReport:
         if answer.reason == AWAITING_ADMISSION:
             answer.append(admission_holders(self._state.gangs, record))
         prefix_placed_members(answer, self._counts[key])
+        add_troubles(answer, (pod for pod in pods if self._before[pod.uid] in ACTIVE), self._troubles)
         return answer
 
     def composite(self, key: GangKey) -> WhyAnswer | None:
@@ -288,12 +293,16 @@ class WhyReport:
         placed = [uid for uid in uids if uid in self.bound_to]
         targets = sorted({self.bound_to[uid] for uid in placed})
         refusal = next((self._refused[uid] for uid in placed if uid in self._refused), "")
+        waiting = next((self._troubles[uid] for uid in placed if uid in self._troubles), None)
         if refusal:
             answer.reason, answer.message = (
                 "SchedulerError",
                 f"it fits on {first_of(targets, _NODES_NAMED)}, but {refusal}",
             )
             answer.change = "remove the cause that the API server reports; the binding is retried until then"
+        elif waiting is not None:
+            answer.reason, answer.message = waiting.reason, waiting.message
+            answer.change = waiting.advice(self._state.pods[placed[0]].pod)
         elif targets:
             answer.forecast = PlacementForecast.STARTS_NOW
             answer.message = f"it would be placed now on {first_of(targets, _NODES_NAMED)}"

@@ -39,6 +39,7 @@ TEXTS: Mapping[str, str] = MappingProxyType(
         "PlanningFailed": "planning it failed: see the log of the scheduler",
         "SchedulerError": "its binding was rejected",
         "SchedulingGated": "its pods have scheduling gates",
+        "WaitingForVolumes": "it waits for its volumes or devices",
     }
 )
 #: Text of each reason of an eviction, with the API server's and Kubernetes' own.
