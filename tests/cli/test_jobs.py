@@ -18,7 +18,7 @@ from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
 from phalanx.reports.jobs.job_report import found_job
 from phalanx.reports.jobs.kinds import VOLCANO_JOBS
-from phalanx.reports.jobs.read_documents import job_entry, policy_lines, read_pod
+from phalanx.reports.jobs.read_documents import job_entry, minimum_of, policy_lines, read_pod
 from phalanx.views.gang_state import GangState
 from phalanx.views.promises import Promises
 
@@ -98,6 +98,13 @@ def test_list_of_gangs_counts_the_pods_whose_containers_do_not_run(reason: str) 
     found = found_job("vcjob", document({"state": {"phase": "Running"}}), VOLCANO_JOBS, pods, [], NOW)
     (listed,) = gang_entries([found], DialectOptions(), Promises())
     assert (listed.reason, listed.message) == (reason, "2 of 2 pods: container main: why")
+
+
+@pytest.mark.parametrize("spelling", ["minMember", "minMembers", "numMember"])
+def test_minimum_of_a_group_is_read_in_each_spelling_of_kube_batch(spelling: str) -> None:
+    group = {"metadata": {"name": "g", "namespace": "default", "uid": "u"}, "spec": {spelling: 3}}
+    assert minimum_of(group) == 3
+    assert job_entry("gang", group, [], [], NOW).minimum == 3
 
 
 def test_suspended_job_has_no_waiting_reason() -> None:

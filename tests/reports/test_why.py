@@ -9,7 +9,7 @@ from phalanx.cli.explanation.why import render
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
-from phalanx.model.gang import ExpectedMembers, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
@@ -56,6 +56,17 @@ def test_a_gang_without_room_names_counts_and_the_smallest_change() -> None:
     assert (answer.placeable, answer.missing) == (2, 1)
     assert [(part.reason, part.count) for part in answer.nodes] == [("Insufficient cpu", 1)]
     assert "1 cpu" in answer.change
+
+
+def test_declaring_object_is_named_as_kubectl_accepts_it() -> None:
+    cluster = Cluster(cpus=2, minimum=3)
+    cluster.pods(0, 3)
+    assert "Object:" not in render(cluster.gang())
+    ref = GroupRef("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", "ns", "g", "u")
+    cluster.snapshot.state.apply(GangUpdated(Gang(KEY, min_member=3, source=ref)))
+    answer = cluster.gang()
+    assert answer.object == "podgroups.scheduling.x-k8s.io/g"
+    assert "  Object: podgroups.scheduling.x-k8s.io/g\n" in render(answer)
 
 
 def test_a_gang_that_would_start_says_where() -> None:

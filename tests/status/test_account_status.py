@@ -75,7 +75,7 @@ class Api:
         if call.method == "GET" and path.endswith("/customresourcedefinitions/queues.scheduling.volcano.sh"):
             if self.queue_fields is None:
                 return status(403, "no right to read definitions")
-            spec = {"properties": {field: {} for field in self.queue_fields}}
+            spec: dict[str, Any] = {"properties": {field: {} for field in self.queue_fields}}
             schema = {"openAPIV3Schema": {"properties": {"spec": spec}}}
             definition = {"spec": {"versions": [{"name": "v1beta1", "served": True, "schema": schema}]}}
             return HttpResponse(200, msgspec.json.encode(definition))

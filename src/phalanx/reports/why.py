@@ -240,6 +240,7 @@ class WhyReport:
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
         answer.members, answer.gang_name = self._counts[record.key], record.title
+        answer.object = object_name(record)
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:
@@ -318,6 +319,12 @@ def object_path(record: GangRecord | None) -> str:
     """Return the path of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
+
+
+def object_name(record: GangRecord) -> str:
+    """Return the full name of the object that declares a gang, since `podgroup` means one of several kinds."""
+    ref = record.spec.source if record.spec is not None else None
+    return f"{ref.plural}.{ref.group}/{ref.name}" if ref is not None else ""
 
 
 def _needs_nodes(state: GangState) -> bool:

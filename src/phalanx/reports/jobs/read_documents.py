@@ -314,7 +314,8 @@ def minimum_of(group: Json) -> int:
     """Return the minimum of a PodGroup of any family."""
     spec = mapping(group.get("spec"))
     gang = mapping(mapping(spec.get("schedulingPolicy")).get("gang"))
-    return number(spec.get("minMember")) or number(gang.get("minCount"))
+    spellings = (spec.get(name) for name in ("minMember", "minMembers", "numMember"))
+    return next(filter(None, map(number, spellings)), 0) or number(gang.get("minCount"))
 
 
 def _queue_of(document: Json) -> str:
