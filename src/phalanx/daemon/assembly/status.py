@@ -19,6 +19,7 @@ from phalanx.status.group_status import GroupStatuses
 from phalanx.status.plan_publisher import PlanPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.verdict_publisher import VerdictPublisher
+from phalanx.status.warnings.composite_priorities import CompositePriorities
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.lost_members import LostMembers
 from phalanx.status.warnings.network_faults import NetworkFaults
@@ -35,6 +36,7 @@ class Publishers(msgspec.Struct, frozen=True, eq=False):
     accounts: AccountStatuses
     lost_members: LostMembers
     network_faults: NetworkFaults
+    composite_priorities: CompositePriorities
     distrusted_devices: DistrustedDevices
 
 
@@ -81,5 +83,6 @@ def build_status(core: Core, writes: Writes) -> Publishers:
         AccountStatuses(endpoint, pool, state, intake, recorder, failures=core.failures),
         lost_members,
         NetworkFaults(state.topology),
+        CompositePriorities(state, intake.is_ours),
         DistrustedDevices(state, lambda: core.telemetry.distrusted(DEVICE_RESULTS)),
     )
