@@ -160,7 +160,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
     yield make_rule(["storage.k8s.io"], storage, READ)
-    yield make_rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], READ)
+    yield make_rule(["resource.k8s.io"], ["deviceclasses", "devicetaintrules", "resourceslices"], READ)
     # Patch adds the protection finalizer while pods use a claim. Devices are allocated and claims reserved in
     # the status,
     # which needs the right to bind since 1.36.

@@ -58,8 +58,8 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
         {
             "spec": (
                 _N,
-                "write a Queue, the annotation scheduling.volcano.sh/queue-name on the namespace, and the right `use` "
-                "on the queue for the users of the namespace (docs/queues.md)",
+                "write a Queue, annotate the namespace with scheduling.volcano.sh/queue-name, and grant the right "
+                "`use` on the queue to the users of the namespace (docs/queues.md)",
             )
         },
     ),

@@ -51,7 +51,7 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
 class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
     """Reason why a node accepts no or only some new pods.
 
-    `reason` is NotReady, Cordoned, Maintenance, Taint or a pressure. `since` is RFC 3339.
+    `reason` is NotReady, Cordoned, Maintenance, Taint, DeviceTaint or a pressure. `since` is RFC 3339.
     """
 
     reason: str

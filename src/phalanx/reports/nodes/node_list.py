@@ -23,6 +23,7 @@ from phalanx.model.devices.gpu_counts import gpu_percent
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
 from phalanx.reports.nodes.entries import CLOSED, POOL_LABELS, Amounts, NodeEntry, NodeReason, NodeState
+from phalanx.reports.nodes.tainted_devices import read_tainted_devices
 
 _ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
@@ -59,7 +60,8 @@ async def read_nodes(
     for record in state.pods.values():
         if record.row != NO_NODE and not record.pod.fixture:
             counted[record.row] += 1
-    entries = [_entry(document, state, counted, pool_label) for document in documents]
+    devices = await read_tainted_devices(client)
+    entries = [_entry(document, state, counted, pool_label, devices) for document in documents]
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -82,7 +84,13 @@ async def _read_pods(client: KubeClient, state: ClusterState, intake: Intake, pr
             return
 
 
-def _entry(document: Json, state: ClusterState, counted: Mapping[int, int], pool_label: str) -> NodeEntry:
+def _entry(
+    document: Json,
+    state: ClusterState,
+    counted: Mapping[int, int],
+    pool_label: str,
+    devices: Mapping[str, Sequence[NodeReason]],
+) -> NodeEntry:
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name"))
     labels = {key: text(value) for key, value in mapping(metadata.get("labels")).items()}
@@ -92,7 +100,7 @@ def _entry(document: Json, state: ClusterState, counted: Mapping[int, int], pool
     if node is not None:
         offered, free = _amounts(state, row, state.nodes.allocatable), _amounts(state, row, state.nodes.idle)
         closed_by = node.cordoned_by
-    reasons = _reasons(document, closed_by)
+    reasons = [*_reasons(document, closed_by), *devices.get(name, ())]
     pods = counted.get(row, 0)
     word = _state(document, reasons, pods, free, offered)
     return NodeEntry(
