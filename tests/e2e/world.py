@@ -67,7 +67,7 @@ DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 # Verdicts are published early, so that tests need not wait for them to settle.
-QUICK = PublishingPace(settle=0.05, settle_members=0.15, repeat=0.3, repeat_per_listener=0.0)
+QUICK = PublishingPace(settle=0.05, settle_members=0.15, settle_undeclared=0.5, repeat=0.3, repeat_per_listener=0.0)
 
 Object = dict[str, Any]
 

@@ -44,7 +44,7 @@ def build_status(core: Core, writes: Writes) -> Publishers:
     state, intake, pool, recorder = core.state, core.intake, writes.pool, writes.recorder
     endpoint = StatusEndpoint(writes.client, recorder, core.telemetry.status_refused)
     conditions = PodConditions(writes.client, pool, time.time)
-    event_publisher = EventPublisher(recorder, state, intake.dialects)
+    event_publisher = EventPublisher(recorder, state, intake.dialects, lambda: core.policy.pod_events)
     lost_members = LostMembers(state, recorder, intake.dialects)
 
     def published_verdict(key: GangKey) -> Verdict | None:
