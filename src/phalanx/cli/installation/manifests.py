@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
-from phalanx.daemon.controllers.policy_record import NAME as POLICY
+from phalanx.daemon.controllers.policy_record import NAME as POLICIES
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
@@ -228,7 +228,7 @@ def records_rule(scheduler_name: str = "phalanx") -> Manifest:
 def _record_names(scheduler_name: str, *further: str) -> list[str]:
     usages = (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
     prefix = name_prefix([scheduler_name])
-    return [f"{prefix}-{record}" for record in (*usages, RESERVATIONS, *further, POLICY)]
+    return [*(f"{prefix}-{record}" for record in (*usages, RESERVATIONS, *further)), POLICIES]
 
 
 def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:

@@ -33,6 +33,7 @@ from phalanx.controllers.jobs.records import (
 )
 from phalanx.controllers.store import ObjectStore
 from phalanx.controllers.work_queue import WorkQueue
+from phalanx.dialects.times import parse_time
 from phalanx.jobs.members import JobPod, read_pod
 from phalanx.jobs.phases import ENDED
 from phalanx.jobs.plugins.plugin import JobPluginError
@@ -56,6 +57,8 @@ POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup
 # Delay that groups the changes of a gang's pods in one status.
 _GATHER = 0.05
 _COMMAND = "command-"
+# Seconds after which a PodGroup without a phase was seen by no scheduler.
+_UNSEEN_SECONDS = 15.0
 
 
 class VolcanoJobController:
@@ -195,7 +198,7 @@ class VolcanoJobController:
         remembered = {name: value for name, value in former if not name.startswith(_COMMAND)}
         remembered |= {_COMMAND + command.uid: command.name for command in done} | _listed(job)
         status = replace(decided.status, controlled_resources=remembered)
-        status = self._with_reason(record.uid, status, group, decided)
+        status = self._with_reason(job, status, group, decided)
         if status != job.status:
             await self._write_status(key, record.raw, status)
             self._publish(job, status, decided)
@@ -205,7 +208,8 @@ class VolcanoJobController:
         if later:
             return 0.0
         wake = decided.wake_at - now if decided.wake_at is not None else None
-        return min((candidate for candidate in (again, wake) if candidate is not None), default=None)
+        unseen = self._unseen_in(job, group)
+        return min((pause for pause in (again, wake, unseen) if pause is not None and pause >= 0), default=None)
 
     def _has_remains(self, uid: str) -> bool:
         """Return whether a finished job still has pods or a group."""
@@ -253,24 +257,47 @@ class VolcanoJobController:
     # -- status ------------------------------------------------------------------------------------------
 
     def _with_reason(
-        self, uid: str, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
+        self, job: Job, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
     ) -> JobStatus:
         """Return the status with the reason why the job does not run."""
         if status.phase is JobPhase.FAILED:
             return status  # the reason was set with the phase
         reason, message = "", ""
         if status.phase in (JobPhase.PENDING, JobPhase.RESTARTING):
+            uid = job.metadata.uid
             trouble = self._troubles.get(uid) or self._creation.trouble(uid)
             if trouble is not None:
                 reason, message = trouble
             elif group is not None and group.message:
                 reason, message = "Unschedulable", group.message
+            elif self._is_unseen(job, group):
+                reason, message = "NoScheduler", self._no_scheduler(job)
             elif decided.waiting_tasks:
                 reason = "WaitsForTasks"
                 message = f"tasks {', '.join(decided.waiting_tasks)} wait for the tasks that they depend on"
         if (reason, message) == (status.state.reason, status.state.message):
             return status
         return replace(status, state=replace(status.state, reason=reason, message=message))
+
+    def _unseen_in(self, job: Job, group: JobGroupRecord | None) -> float | None:
+        """Return the seconds until a group without a phase counts as unseen by its scheduler, below 0 if it does
+        already; None if Phalanx serves the scheduler's name or the group has a phase."""
+        name = job.spec.scheduler_name
+        if not name or name in self._context.scheduler_names or group is None or group.group.phase:
+            return None
+        return parse_time(job.metadata.creation_timestamp) + _UNSEEN_SECONDS - self._context.clock()
+
+    def _is_unseen(self, job: Job, group: JobGroupRecord | None) -> bool:
+        remaining = self._unseen_in(job, group)
+        return remaining is not None and remaining <= 0
+
+    def _no_scheduler(self, job: Job) -> str:
+        name = job.spec.scheduler_name
+        flags = " ".join(f"--scheduler-name {served}" for served in (*self._context.scheduler_names, name))
+        return (
+            f'no scheduler named "{name}" has seen the PodGroup of the job; run it, or let Phalanx serve the '
+            f"name: start `phalanx scheduler` and `phalanx controllers` with {flags}"
+        )
 
     async def _write_status(self, key: Key, raw: bytes, status: JobStatus) -> dict[str, Any]:
         """Write the status; unknown fields are preserved. Raise ApiError 409 after a concurrent write of another
