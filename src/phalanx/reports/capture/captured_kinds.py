@@ -18,7 +18,13 @@ from phalanx.dialects.core import (
     ResourceQuotaSpec,
     ResourceQuotaStatus,
 )
-from phalanx.dialects.devices.claim_wire import ClaimSpecWire, ClaimStatusWire, ClassSpecWire, SliceSpecWire
+from phalanx.dialects.devices.claim_wire import (
+    ClaimSpecWire,
+    ClaimStatusWire,
+    ClassSpecWire,
+    SliceSpecWire,
+    TaintRuleSpecWire,
+)
 from phalanx.dialects.pods.evictability import PREEMPTION_BY_SCHEDULER
 from phalanx.model.eviction_condition import EVICTION, eviction_fields, read_eviction
 from phalanx.reports.capture.allowed_fields import (
@@ -268,6 +274,7 @@ KINDS: Final[Mapping[str, Mapping[str, Allowed]]] = {
     "ResourceClaim": {"spec": fields_of(ClaimSpecWire, _SOURCES), "status": fields_of(ClaimStatusWire)},
     "DeviceClass": {"spec": fields_of(ClassSpecWire, _SOURCES)},
     "ResourceSlice": {"spec": fields_of(SliceSpecWire)},
+    "DeviceTaintRule": {"spec": fields_of(TaintRuleSpecWire)},
     "Service": paths("spec.selector.*"),
     "ReplicationController": paths("spec.selector.*"),
     "ReplicaSet": paths(_under("spec.selector", _SELECTOR)),
