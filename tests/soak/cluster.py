@@ -205,11 +205,11 @@ class SoakCluster(Scenario):
         self.becomes(uid, terminating=True, condemned="phalanx", leaves=self.now + pod.grace)
 
     def reject(self, uid: str) -> None:
-        """Let the kubelet of a pod's node reject the pod for its CPUs."""
+        """Let the kubelet of a pod's node reject the pod: the node is closed to all pods of its namespace."""
         pod, node = self.state.pods[uid].pod, self.where(uid)
         self.rejections.append((node, self.now))
         self.becomes(uid, node=node, phase=PodPhase.FAILED, nominated_node="")
-        self.state.apply(PodRejected(node, "OutOfcpu", pod.namespace, pod.pod_class, self.now))
+        self.state.apply(PodRejected(node, "OutOfpods", pod.namespace, pod.pod_class, self.now))
 
     def answer(self) -> None:
         """Write the status of native groups and of composites that have started."""
