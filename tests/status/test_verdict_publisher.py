@@ -372,6 +372,6 @@ def test_pod_group_that_is_generated_later_gets_the_event_of_its_gang() -> None:
     members = len(world.recorded.told)
     world.state.apply(GangUpdated(Gang(G, source=REF, min_member=3)))
     for _ in range(2):
-        world.verdict_publisher.gang_decided(G, FULL)
+        world.verdict_publisher.gang_touched(G)
         world.after(1)
     assert world.recorded.told[members:] == [("PodGroup/g", "Unschedulable")]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
-from tests.dialects.objects import VOLCANO
-from tests.workloads.played import JOB, RAY_CLUSTER, Played
+from tests.dialects.objects import VOLCANO, group
+from tests.workloads.played import JOB, JOBSET, RAY_CLUSTER, Played
 
 RAY_JOB = ServedKind("ray.io", "v1", "rayjobs", "RayJob")
 SPARK = ServedKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
@@ -58,6 +58,27 @@ def test_group_is_not_admitted_while_its_owner_is_suspended() -> None:
     assert admitted(play) == []
     play.owner(RAY_JOB, "first").run()
     assert admitted(play) == ["first-pg"]
+
+
+@pytest.mark.parametrize(("held", "admissions"), [("false", ["first-pg"]), ("true", [])])
+def test_admission_of_a_job_that_waits_suspended_in_a_queue_resumes_it(held: str, admissions: list[str]) -> None:
+    """Its group must be admitted while it is suspended, unless it is held."""
+    play = Played().room(4)
+    document = group("first", namespace="ns", uid="first", annotations={"phalanx.dev/hold": held}, suspend=True)
+    document["metadata"]["labels"] = {"phalanx.dev/queue": "default"}
+    play._take(play.intake.owners.updated(JOB, document))
+    play.pod_group(VOLCANO, "first-pg", "batch/v1/Job/first", phase="Pending", minResources={"cpu": 4}).run()
+    assert admitted(play) == admissions
+
+
+def test_suspended_job_set_of_a_train_job_does_not_block_the_group_of_the_train_job() -> None:
+    """The TrainJob can wait in a queue, and its JobSet is suspended until then."""
+    jobs = [{"name": "node", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}}]
+    play = Played().room(4)
+    play.owner(JOBSET, "t-set", of="trainer.kubeflow.org/v1/TrainJob/t", suspend=True, replicatedJobs=jobs)
+    of = "trainer.kubeflow.org/v1/TrainJob/t"
+    play.pod_group(VOLCANO, "t-pg", of, phase="Pending", minMember=2, minResources={"cpu": 2}).run()
+    assert admitted(play) == ["t-pg"]
 
 
 def test_suspended_owner_does_not_affect_groups_of_another_uid() -> None:

@@ -123,10 +123,6 @@ class VerdictPublisher:
         if topic is None:
             topic = self._gangs[key] = _Topic()
         topic.verdict = verdict
-        if topic.told == verdict and topic.source is None and (source := _source(record)) is not None:
-            # A PodGroup was generated for the gang after the first publication.
-            topic.source = source
-            self._event_publisher.gang_has_object(record, verdict)
         if topic.told == verdict and topic.arrivals == record.arrivals:
             topic.due = None
         else:
@@ -150,6 +146,15 @@ class VerdictPublisher:
             topic.due = None
         else:
             self._plan(uid, topic, len(self._pods))
+
+    def gang_touched(self, key: GangKey) -> None:
+        """Publish the last verdict of a gang on its object, if that was generated after the publication."""
+        topic, record = self._gangs.get(key), self._state.gangs.get(key)
+        if topic is None or record is None or topic.told is None or topic.source is not None:
+            return
+        topic.source = _source(record)
+        if topic.source is not None and _listens(record, topic.told):
+            self._event_publisher.gang_has_object(record, topic.told)
 
     def forget_gang(self, key: GangKey) -> None:
         self._gangs.pop(key, None)

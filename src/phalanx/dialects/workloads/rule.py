@@ -166,6 +166,8 @@ class OwnerReader:
         self.controller = controller_of(metadata)
         annotations = metadata.get("annotations")
         self.annotations: Mapping[str, Any] = annotations if isinstance(annotations, Mapping) else {}
+        labels = metadata.get("labels")
+        self.labels: Mapping[str, Any] = labels if isinstance(labels, Mapping) else {}
         self.spec = _object(document, "spec", "spec")
         status = document.get("status")
         self.status: Mapping[str, Any] = status if isinstance(status, Mapping) else {}

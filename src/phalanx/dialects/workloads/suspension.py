@@ -10,6 +10,11 @@ import msgspec
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.workloads.rule import OwnerReader, WorkloadRule, WorkloadSize, group_of
 
+#: Label that puts a suspended job into a queue: the admission of its group resumes it.
+QUEUE_LABEL = "phalanx.dev/queue"
+#: Annotation of such a job: it remains suspended while this is "true".
+HOLD = "phalanx.dev/hold"
+
 # Owners of which only the suspension is read.
 _KINDS = (
     WantedKind("ray.io", "rayjobs", "RayJob", ("v1",)),
@@ -32,12 +37,12 @@ def with_suspension(owner: OwnerReader, sizes: tuple[WorkloadSize, ...]) -> tupl
     """
     if not owner.uid or not sizes:
         return sizes
-    name, suspended = group_of(owner.uid), _is_suspended(owner.spec)
+    name, suspended = group_of(owner.uid), _is_suspended(owner.spec) and not _is_queued(owner)
     if not any(size.gang == name for size in sizes):
         sizes = (*sizes, WorkloadSize(name, uid=owner.uid))
+    # Groups of its own controller (a TrainJob) are not concerned: that one can wait in a queue.
     return tuple(
-        msgspec.structs.replace(size, suspended=suspended) if size.gang.startswith(group_of("")) else size
-        for size in sizes
+        msgspec.structs.replace(size, suspended=suspended) if size.gang == name else size for size in sizes
     )
 
 
@@ -45,3 +50,7 @@ def _is_suspended(spec: Mapping[str, Any]) -> bool:
     # Training operators have the field in their run policy.
     policy = spec.get("runPolicy")
     return spec.get("suspend") is True or (isinstance(policy, Mapping) and policy.get("suspend") is True)
+
+
+def _is_queued(owner: OwnerReader) -> bool:
+    return bool(owner.labels.get(QUEUE_LABEL)) and owner.annotations.get(HOLD) != "true"
