@@ -211,9 +211,66 @@ class RepairedPlan(StandingPlan):
                     window = beside
                 else:
                     window = self._search(reservation.parts, reservation.duration)
-            self._move(loss, window)
+            former = reservation.window
+            shifted, moved = self._shift_behind(loss, window)
+            released += moved
+            self._move(loss, shifted or window)
+            if moved:
+                released.append(former)
             cause = loss.cause, loss.by
         return released
+
+    def _shift_behind(self, loss: LostWindow, window: Window | None) -> tuple[Window | None, list[Window]]:
+        """Return an earlier window for a late unit in front of units that were planned behind it, and the released
+        windows of these; (None, []) if there is none.
+
+        A backfilled unit that is late by seconds would otherwise start after the unit before whose start it was to
+        end. The units behind it move by at most its delay, those of higher priority by at most the start delay.
+        """
+        reservation, former = loss.reservation, loss.reservation.window
+        bound = window.start if window is not None else FOREVER
+        tolerance = max(self.settings.start_delay, 1)
+        if loss.cause is SlipCause.DISPLACED or bound - max(former.start, self._now) <= tolerance:
+            return None, []
+        standing = {id(each) for each in self._future.windows}
+        behind = [each for each in self.all() if each.start > former.start and id(each.window) in standing]
+        # In the order of starts, a shift of all by the delay always fits: running pods only leave.
+        behind.sort(key=lambda each: each.start)
+        if not behind:
+            return None, []
+        for each in behind:
+            self._take_off(each.window)
+        earlier = self._search(reservation.parts, reservation.duration, bound)
+        places: list[tuple[Reservation, Window]] = []
+        if earlier is not None:
+            self._put_on(earlier)
+            delay = earlier.start - former.start
+            for each in behind:
+                most = delay if each.priority <= reservation.priority else min(delay, tolerance)
+                place: Window | None = each.window
+                if not self._put_back(each.window):
+                    place = self._search(each.parts, each.duration, each.start + most + 1)
+                    if place is None:
+                        break
+                    self._put_on(place)
+                assert place is not None
+                places.append((each, place))
+            self._take_off(earlier)
+        if len(places) < len(behind):
+            for _, place in places:
+                self._take_off(place)
+            for each in behind:
+                self._put_on(each.window)
+            return None, []
+        released: list[Window] = []
+        for each, place in places:
+            if place is each.window:
+                continue
+            if place.start > each.start:
+                self._note(each, place.start, loss.cause, loss.by)
+            released.append(each.window)
+            each.window, each.lacks = place, NOT_SEARCHED
+        return earlier, released
 
     def _put_back(self, window: Window) -> bool:
         """Reserve a window again if it fits; return whether it does."""
@@ -344,10 +401,11 @@ class RepairedPlan(StandingPlan):
                 grown = self._grown(reservation)
                 self._take_off(reservation.window)
                 result = self._find(reservation.parts, reservation.duration, reservation.start)
-                former, window = reservation.window, result.window
-                if window is None and self._has_idle_room(reservation):
+                former, earlier, window = reservation.window, result.window, None
+                if (earlier is None or earlier.start > self._now) and self._has_idle_room(reservation):
                     window = self._start_now(reservation, order[place + 1 :])
-                elif window is not None:
+                if window is None and earlier is not None:
+                    window = earlier
                     self._put_on(window)
                 if window is None:
                     self._put_on(former)
