@@ -61,6 +61,9 @@ class RepairedPlan(StandingPlan):
         self._allocatable = np.zeros((0, 0), dtype=np.int64)
         self._shrunk: set[int] = set()
         self._amounts_version = 0
+        # Rows with a pod whose end has changed since the last cycle.
+        self._retimed: set[int] = set()
+        self._retimed_cursor = 0
         self._relabelled = -1
 
     def all(self) -> list[Reservation]:
@@ -82,16 +85,20 @@ class RepairedPlan(StandingPlan):
     # -- changes of nodes --------------------------------------------------------------------------------------
 
     def _follow_nodes(self, parts_now: Callable[[Reservation], tuple[Part, ...]]) -> None:
-        """Update the usable rows of all requests, and record the rows that have shrunk."""
+        """Update the usable rows of all requests, and record the rows that have shrunk or have other ends of pods."""
         for reservation in self._reservations.values():
             parts = parts_now(reservation)
             if parts is not reservation.parts:
                 reservation.parts, reservation.lacks = parts, NOT_SEARCHED
                 self._compressed_at = (-1, -1, -1, -1)
         self._relabelled = self._state.nodes.relabelled.end
+        retimed = self._state.pods.retimed
+        rows = retimed.since(self._retimed_cursor, self._state.nodes.extent)
+        self._retimed = set(range(self._state.nodes.extent) if rows is None else rows)
+        self._retimed_cursor = retimed.end
         allocatable, former = self._state.nodes.allocatable, self._allocatable
-        columns, rows = (min(sizes) for sizes in zip(allocatable.shape, former.shape, strict=True))
-        less = (allocatable[:columns, :rows] < former[:columns, :rows]).any(axis=0)
+        columns, width = (min(sizes) for sizes in zip(allocatable.shape, former.shape, strict=True))
+        less = (allocatable[:columns, :width] < former[:columns, :width]).any(axis=0)
         self._shrunk = set(np.flatnonzero(less).tolist())
         if self._shrunk or allocatable.shape != former.shape or not np.array_equal(allocatable, former):
             self._allocatable = allocatable.copy()
@@ -161,7 +168,8 @@ class RepairedPlan(StandingPlan):
         known = self._displacers.pop(reservation.key, None)
         if known is not None:
             return known
-        return cause_on(self._state, rows, reservation, self._now, self.settings.start_delay, self._shrunk)
+        delay = self.settings.start_delay
+        return cause_on(self._state, rows, reservation, self._now, delay, self._shrunk, self._retimed)
 
     def _settle(self, lost: list[LostWindow]) -> None:
         """Find windows for reservations that have none, in the order of rank."""
