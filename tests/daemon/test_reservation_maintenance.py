@@ -21,7 +21,7 @@ def granted(**fields: object) -> AdvanceGrant:
 @pytest.mark.parametrize(
     ("fields", "reason", "message"),
     [
-        ({}, "Waiting", "it starts at 1970-01-01T00:33:20Z"),
+        ({}, "Waiting", "the reservation starts at 1970-01-01T00:33:20Z"),
         (
             {"closed": {"n1": "MaintenanceWindow w"}, "lost": ("n1",)},
             "Maintenance",

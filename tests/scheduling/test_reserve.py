@@ -76,6 +76,20 @@ def busy(world: Scenario, name: str, node: str, seconds: int, **amounts: Any) ->
     )
 
 
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+def test_unit_of_higher_priority_takes_the_start_of_a_lower_one_and_starts_when_room_frees(refreshes: bool) -> None:
+    world = Scenario(policy(depth=0)).node("n1", cpu=4).node("n2", cpu=4)
+    world.scheduler = Scheduler(world.state, world.policy, refresh_verdicts=refreshes)
+    busy(world, "long", "n1", 1000, cpu=4)
+    busy(busy(world, "short-1", "n2", 100, cpu=2), "short-2", "n2", 100, cpu=1)
+    world.pod("low", cpu=4).work()
+    world.pod("high", cpu=3, priority=10).work()
+    assert (start_of(world, "low"), start_of(world, "high")) == (1000, 100)
+    world.gone("short-1").work()
+    assert node_of(world, "high") == "n2"
+    assert start_of(world, "low") == 1000
+
+
 def waiting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario:
     more = {**lasting(seconds), **fields.pop("more", {})}
     return world.pod(name, pod_class=runs_for(seconds), more=more, **fields)

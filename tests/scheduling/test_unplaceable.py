@@ -194,3 +194,21 @@ class TestShares:
         assert (account.pending, account.unallocated["cpu"]) == ({}, 99_000)
         world.gone("huge").run()
         assert account.unallocated == {}
+
+
+RECLAIMING = """
+actions: "enqueue, allocate, reclaim"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: proportion}, {name: predicates}]}]
+"""
+
+
+def test_next_process_evicts_nothing_for_shares_that_count_an_impossible_gang() -> None:
+    world = Scenario(RECLAIMING).queue("a").queue("b").queue("c").node("n1", cpu=8).node("n2", cpu=8)
+    world.pod("b1", node="n1", cpu=6, queue="b").pod("b2", node="n2", cpu=5, queue="b")
+    world.pod("a1", node="n2", cpu=1, queue="a")
+    world.job("impossible", 4, cpu=4, queue="c", pod_class=SSD).run()
+    world.pod("a2", cpu=4, queue="a").run()
+    assert not world.evicted
+    world.restart().run()
+    assert not world.evicted
+    assert world.waiting() == ["a2", *(f"impossible-{number}" for number in range(4))]

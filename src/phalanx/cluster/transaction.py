@@ -10,7 +10,7 @@ import numpy as np
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.occupancy import charge_allocations, release_allocations, reserve_allocations
+from phalanx.cluster.pods.occupancy import NO_CHOICE, charge_allocations, release_allocations, reserve_allocations
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import MemberState
@@ -59,8 +59,17 @@ class Transaction:
         """Return the pods that the open transaction has removed one by one."""
         return self._removed if self._open else ()
 
-    def place(self, pod_class: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
-        """Place `pods[i]`, all of class `pod_class`, on the node rows `rows[i]`."""
+    def place(
+        self,
+        pod_class: ClassRecord,
+        pods: list[PodRecord],
+        rows: list[int],
+        chosen: Mapping[str, object] = NO_CHOICE,
+    ) -> None:
+        """Place `pods[i]`, all of class `pod_class`, on the node rows `rows[i]`.
+
+        `chosen` has decided allocations of one pod.
+        """
         assert self._open
         assert len(pods) == len(rows)
         if not rows:
@@ -68,7 +77,7 @@ class Transaction:
         self._put(pod_class.footprint, rows, 1)
         if pod_class.allocators:
             for record, row in zip(pods, rows, strict=True):
-                reserve_allocations(record, row)
+                reserve_allocations(record, row, chosen)
         pod_class.affinity.add(rows, 1)
         self._journal.append((pod_class, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))

@@ -289,4 +289,9 @@ class Scheduler:
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
-    return ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)
+    bound = ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)
+    if bound:
+        return bound
+    # The unit's turn can open reserved room to it.
+    with session.features.recheck(session, unit) as turn:
+        return demand.bound_for(session, unit) if turn.guarded else bound

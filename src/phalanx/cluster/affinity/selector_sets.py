@@ -39,12 +39,14 @@ class SelectorMatchSet:
 
     By topology key: `repelling` counts the pods with required anti-affinity against the set, `drawing` those with
     required affinity to it, and `leaning` sums the weights of preferred affinity (negative for anti-affinity).
-    `wanted` is the number of kinds of pods that a further pod of the set can unblock.
+    `wanted` is the number of kinds of pods that a further pod of the set can unblock, `evened` the number of kinds
+    with a spread constraint, required or not, on the set.
     """
 
     __slots__ = (
         "__weakref__",
         "drawing",
+        "evened",
         "leaning",
         "leaving",
         "number",
@@ -61,6 +63,7 @@ class SelectorMatchSet:
         self.whom = whom
         self.users = 0
         self.wanted = 0
+        self.evened = 0
         # Alternatives of which a member has one: (namespace, key, value), or (namespace,) if no label is required.
         self.traits: list[tuple[str, ...]] = []
         self.present = Tally()
@@ -130,6 +133,19 @@ class AffinityProfile:
     def may_be_unblocked(self) -> bool:
         """Whether further placed pods can make nodes feasible for pods of this profile."""
         return bool(self.peers.affinity) or any(constraint.required for constraint in self.peers.spread)
+
+    @property
+    def repels_only(self) -> bool:
+        """Whether the rules of these pods about other pods, and those of other pods about these, are required
+        anti-affinity only.
+        """
+        peers = self.peers
+        if peers.affinity or peers.preferred or peers.spread:
+            return False
+        return not any(
+            match_set.wanted or match_set.evened or match_set.drawing or match_set.leaning
+            for match_set in self.matching_sets
+        )
 
     def add(self, rows: Iterable[int], sign: int) -> None:
         """Add (sign 1) or remove (sign -1) one pod of this profile on each of the node rows."""
@@ -308,6 +324,8 @@ class AffinityIndex:
             statement.match_sets[whom] = match_set
         for wanted in wanted_of(peers):
             statement.match_sets[wanted].wanted += 1
+        for evened in evened_by(peers):
+            statement.match_sets[evened].evened += 1
         for term in peers.anti:
             self._note(statement.match_sets[term.whom,].repelling, term.key)
         for term in peers.affinity:
@@ -332,6 +350,8 @@ class AffinityIndex:
         del self._statements[peers]
         for wanted in wanted_of(peers):
             statement.match_sets[wanted].wanted -= 1
+        for evened in evened_by(peers):
+            statement.match_sets[evened].evened -= 1
         for whom, match_set in statement.match_sets.items():
             match_set.users -= 1
             if not match_set.users:
@@ -464,3 +484,8 @@ def wanted_of(peers: Peers) -> list[Whom]:
     if peers.affinity:
         sets.append(required_affinity_whom(peers))
     return list(dict.fromkeys(sets))
+
+
+def evened_by(peers: Peers) -> list[Whom]:
+    """Return the sets on which the pod has a spread constraint."""
+    return list(dict.fromkeys((constraint.whom,) for constraint in peers.spread))

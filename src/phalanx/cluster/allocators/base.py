@@ -3,7 +3,10 @@ volumes, devices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+import msgspec
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
@@ -14,6 +17,18 @@ from phalanx.model.preparations import Preparation
 
 # More copies than any request; sums over all nodes stay within int64.
 UNLIMITED_COPIES = 2**31
+
+
+class Alternatives(msgspec.Struct, frozen=True):
+    """Different allocations of a pod on a row; each can be booked instead of `take`. Without a choice there is one
+    or none. Allocations between which no pod can distinguish are listed once. `complete` tells that all are listed.
+    """
+
+    allocations: Sequence[object] = ()
+    complete: bool = True
+
+
+NO_ALTERNATIVES = Alternatives()
 
 
 class NodeAllocator(Protocol):
@@ -41,6 +56,14 @@ class NodeAllocator(Protocol):
         no limit."""
         ...
 
+    def undercounts(self, pod_class: PodClass) -> bool:
+        """Return whether `copies` can be less than the maximum over all `alternatives`; constant for a class."""
+        return False
+
+    def most_copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        """Return int64[rows]: an upper bound on the copies per row over all `alternatives`."""
+        return self.copies(pod_class, rows)
+
     def take(self, pod: Pod, row: int) -> object | None:
         """Choose and reserve the things of a pod on a feasible row; None for nothing. Without a choice, the result
         is that of `observed`."""
@@ -50,6 +73,16 @@ class NodeAllocator(Protocol):
     def chooses(self) -> bool:
         """Whether the allocation is chosen at placement; else the pod itself determines it."""
         return type(self).take is not NodeAllocator.take
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the allocations of later pods depend on the order of the earlier ones, although `alternatives`
+        lists all allocations of each pod."""
+        return False
+
+    def alternatives(self, pod: Pod, row: int, limit: int) -> Alternatives:
+        """Return the different allocations of a pod on a feasible row, at most `limit`."""
+        return NO_ALTERNATIVES
 
     def observed(self, pod: Pod, row: int) -> object | None:
         """Record the things that a pod on a row holds, as the API shows them; None for nothing."""

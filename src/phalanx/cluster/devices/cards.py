@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,8 @@ _BEST = 100.0
 _SPREADER, _MIXER, _PRIME = 31, 40_503, 65_537
 
 ColumnArray = npt.NDArray[np.intp]
+# (column, memory) of each card of one copy, in the order of its shares.
+Deal = tuple[tuple[int, int], ...]
 
 
 class CardPolicy(enum.StrEnum):
@@ -73,6 +78,10 @@ class Hand:
             copies += alive
         return copies
 
+    def most_copies(self) -> int:
+        """Return an upper bound on the copies on the only row, for any choice of cards."""
+        return min(int(self._copies_of_one(share)[0]) // share.count for share in self._need.shares)
+
     def points(self, deepest: int) -> FloatArray:
         """Return float[rows, deepest]: the score of each further copy, summed over its cards, 0..100 per card.
 
@@ -120,6 +129,53 @@ class Hand:
         if self._need.group:
             self._closed |= used
         return alive, allocations, points
+
+    def deals(self, kinds: Sequence[Hashable], limit: int) -> tuple[list[Deal], bool]:
+        """Return different allocations of one copy on the only row, at most `limit`, and whether these are all.
+
+        Cards of equal kind (by column) and equal use are interchangeable.
+        """
+        steps = [(number, share) for number, share in enumerate(self._need.shares) for _ in range(share.count)]
+        found = dict(islice(self._deals(steps, (), kinds, set()), limit + 1))
+        return list(found.values())[:limit], len(found) <= limit
+
+    def _deals(
+        self, steps: Sequence[tuple[int, CardShare]], deal: Deal, kinds: Sequence[Hashable], seen: set[Hashable]
+    ) -> Iterator[tuple[Hashable, Deal]]:
+        """Yield (result, allocation) for each different completion of a partial allocation."""
+        if len(deal) == len(steps):
+            uses = Counter((kinds[column], self._use_of(column)) for column in {column for column, _ in deal})
+            result = frozenset(uses.items())
+            if result not in seen:
+                seen.add(result)
+                yield result, deal
+            return
+        number, share = steps[len(deal)]
+        memory = self._asked(share)
+        first = deal[-1][0] + 1 if deal and steps[len(deal) - 1][0] == number else 0
+        tried: set[Hashable] = set()
+        for column in np.flatnonzero(self._fits(share, memory)[0]).tolist():
+            alike = (kinds[column], self._use_of(column))
+            if column < first or alike in tried:
+                continue
+            tried.add(alike)
+            amount = int(memory[0, column])
+            self._charge(column, share, amount, 1)
+            yield from self._deals(steps, (*deal, (column, amount)), kinds, seen)
+            self._charge(column, share, amount, -1)
+
+    def _use_of(self, column: int) -> tuple[int, int, int]:
+        return (
+            int(self._used_memory[0, column]),
+            int(self._used_cores[0, column]),
+            int(self._users[0, column]),
+        )
+
+    def _charge(self, column: int, share: CardShare, memory: int, sign: int) -> None:
+        """Add a share to the use of a card of the only row (sign 1), or remove it."""
+        self._used_memory[0, column] += sign * memory
+        self._used_cores[0, column] += sign * share.cores
+        self._users[0, column] += sign
 
     def _copies_of_one(self, share: CardShare) -> IntArray:
         """Return the number of further pods per row if each uses one GPU: the order is irrelevant, and each GPU

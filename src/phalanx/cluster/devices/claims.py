@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
+from phalanx.cluster.allocators.base import NO_ALTERNATIVES, UNLIMITED_COPIES, Alternatives, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
 from phalanx.cluster.devices.extended import ClassStanding, requests_of
-from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
+from phalanx.cluster.devices.shelves import Inquiry, Laid, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.dra.outcome import allocations
 from phalanx.cluster.dra.question import ClaimQuestion
 from phalanx.cluster.dra.selectors import Selectors
+from phalanx.cluster.dra.solver import Picks
 from phalanx.cluster.dra.supply import PoolId, Supply
 from phalanx.cluster.nodes.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
@@ -39,6 +40,8 @@ from phalanx.model.devices.claims import (
     DeviceClassGone,
     DeviceSlice,
     DeviceSliceGone,
+    DeviceTaintRule,
+    DeviceTaintRuleGone,
 )
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
@@ -51,10 +54,13 @@ if TYPE_CHECKING:
 CLAIMS = "claims"
 UNAVAILABLE = "resourceclaim not available on the node"
 NOT_ALLOCATABLE = "cannot allocate all claims"
+#: Follows NOT_ALLOCATABLE, before the names of rules.
+TAINTED = " (devices are tainted by DeviceTaintRule "
 IN_USE = "resourceclaim in use"
 
 # Limit for the cached kinds of claims.
 _MOST_INQUIRIES = 64
+_MOST_NAMED = 3
 
 
 class DeviceClaims(NodeAllocator):
@@ -68,6 +74,7 @@ class DeviceClaims(NodeAllocator):
         self._supply = Supply()
         self._use = DeviceUse()
         self._classes: dict[str, DeviceClass] = {}
+        self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._selectors = Selectors()
         self._entries: dict[str, Entry] = {}
         self._inquiries: dict[tuple[ClaimSpec, ...], Inquiry] = {}
@@ -85,16 +92,25 @@ class DeviceClaims(NodeAllocator):
         fresh = bool(standing.fresh or standing.extended)
         return standing.joint or standing.limited or (fresh and self._supply.wide)
 
+    def undercounts(self, pod_class: PodClass) -> bool:
+        return True
+
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        return self._copies(pod_class, rows, most=False)
+
+    def most_copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        return self._copies(pod_class, rows, most=True)
+
+    def _copies(self, pod_class: PodClass, rows: Rows, most: bool) -> IntArray:
         standing = self._standing(pod_class)
         shape = self._nodes.alive[rows].shape
         if self._complaint(standing):
             return np.zeros(shape, dtype=np.int64)
         copies: IntArray = np.full(shape, min(UNLIMITED_COPIES, standing.room), dtype=np.int64)
         if standing.extended:
-            np.minimum(copies, self._extended_copies(standing, rows), out=copies)
+            np.minimum(copies, self._extended_copies(standing, rows, most), out=copies)
         elif standing.fresh:
-            np.minimum(copies, self._counts(standing.fresh)[rows], out=copies)
+            np.minimum(copies, self._counts(standing.fresh, most=most)[rows], out=copies)
         if standing.joint:
             np.minimum(copies, 1, out=copies)
         for terms in standing.nodes:
@@ -102,12 +118,9 @@ class DeviceClaims(NodeAllocator):
         return copies
 
     def take(self, pod: Pod, row: int) -> object | None:
-        pod_class, names = pod.pod_class, pod.claims
-        standing = self._standing(pod_class)
-        keys = [f"{pod.namespace}/{name}" for name in names]
-        new_allocations: list[ClaimResult] = []
-        fault = self._complaint(standing)
-        specs, plain = self._at_row(standing, row)
+        standing = self._standing(pod.pod_class)
+        fault, picks, prepared = self._complaint(standing), None, None
+        specs, _ = self._at_row(standing, row)
         if specs and not fault:
             inquiry = self._inquiry(specs)
             prepared = inquiry.laid(row)
@@ -115,21 +128,52 @@ class DeviceClaims(NodeAllocator):
             if prepared.fault or not answer.copies:
                 fault = prepared.fault or NOT_ALLOCATABLE
             else:
-                uids = [
-                    self._uid(key)
-                    for key, need in zip(keys, pod_class.claims, strict=True)
-                    if self._is_fresh(need.claim) and (not need.extended or len(specs) > len(standing.fresh))
-                ]
-                node = self._nodes.names[row]
-                new_allocations = list(allocations(inquiry.question, answer.copies[0], prepared.offers, node, uids))
+                picks = answer.copies[0]
+        allocated = self._allocation(pod, row, standing, prepared, picks, fault)
+        self.book(allocated, row, 1)
+        return allocated
+
+    def alternatives(self, pod: Pod, row: int, limit: int) -> Alternatives:
+        standing = self._standing(pod.pod_class)
+        specs, _ = self._at_row(standing, row)
+        if not specs or self._complaint(standing):
+            return NO_ALTERNATIVES
+        inquiry = self._inquiry(specs)
+        prepared = inquiry.laid(row)
+        if prepared.fault:
+            return NO_ALTERNATIVES
+        picks, complete = inquiry.alternatives(prepared, tuple(self._inquiries.values()), limit)
+        found = [self._allocation(pod, row, standing, prepared, chosen, "") for chosen in picks]
+        return Alternatives(found, complete)
+
+    def _allocation(
+        self,
+        pod: Pod,
+        row: int,
+        standing: ClassStanding,
+        prepared: Laid | None,
+        picks: Picks | None,
+        fault: str,
+    ) -> Taken:
+        """Return the allocation of a pod on a row with these devices for its claims that are not allocated yet."""
+        needs = pod.pod_class.claims
+        keys = [f"{pod.namespace}/{name}" for name in pod.claims]
+        specs, plain = self._at_row(standing, row)
+        new_allocations: tuple[ClaimResult, ...] = ()
+        if prepared is not None and picks is not None:
+            uids = [
+                self._uid(key)
+                for key, need in zip(keys, needs, strict=True)
+                if self._is_fresh(need.claim) and (not need.extended or len(specs) > len(standing.fresh))
+            ]
+            question = self._inquiry(specs).question
+            new_allocations = allocations(question, picks, prepared.offers, self._nodes.names[row], uids)
         remaining = iter(new_allocations)
         claims = tuple(
             (key, next(remaining, None) if self._is_fresh(need.claim) else self._decided(key))
-            for key, need in zip(keys, pod_class.claims, strict=True)
+            for key, need in zip(keys, needs, strict=True)
         )
-        allocated = Taken(pod.uid, claims, fault, plain)
-        self.book(allocated, row, 1)
-        return allocated
+        return Taken(pod.uid, claims, fault, plain)
 
     def observed(self, pod: Pod, row: int) -> object | None:
         allocated = Taken(pod.uid, tuple((f"{pod.namespace}/{name}", None) for name in pod.claims))
@@ -224,6 +268,11 @@ class DeviceClaims(NodeAllocator):
                 return self._classes_changed(last != fact)
             case DeviceClassGone(name):
                 return self._classes_changed(self._classes.pop(name, None) is not None)
+            case DeviceTaintRule():
+                rule, self._taint_rules[fact.name] = self._taint_rules.get(fact.name), fact
+                return self._classes_changed(rule != fact)
+            case DeviceTaintRuleGone(name):
+                return self._classes_changed(self._taint_rules.pop(name, None) is not None)
             case DeviceSlice():
                 return self._supply_changed(self._supply.put(fact))
             case DeviceSliceGone(name):
@@ -350,11 +399,11 @@ class DeviceClaims(NodeAllocator):
         column = self._nodes.space.find(resource)
         return int(self._nodes.idle[column, row]) - self._plain[row, resource] if column is not None else 0
 
-    def _extended_copies(self, standing: ClassStanding, rows: Rows) -> IntArray:
+    def _extended_copies(self, standing: ClassStanding, rows: Rows, most: bool) -> IntArray:
         counts = []
         for row in row_numbers(rows, self._nodes.capacity).tolist():
             specs, plain = self._at_row(standing, row)
-            count = int(self._counts(specs)[row]) if specs else UNLIMITED_COPIES
+            count = int(self._counts(specs, most=most)[row]) if specs else UNLIMITED_COPIES
             for resource, amount in plain:
                 count = min(count, max(0, self._idle_plain(resource, row)) // amount)
             counts.append(count)
@@ -367,7 +416,8 @@ class DeviceClaims(NodeAllocator):
             if self._idle_plain(resource, row) < amount:
                 return f"Insufficient {resource}"
         if specs and self._counts(specs)[row] <= 0:
-            return self._inquiry(specs).fault(row) or NOT_ALLOCATABLE
+            inquiry = self._inquiry(specs)
+            return inquiry.fault(row) or NOT_ALLOCATABLE + _named(inquiry.taint_rules(row))
         return ""
 
     # devices
@@ -377,14 +427,15 @@ class DeviceClaims(NodeAllocator):
         if inquiry is None:
             if len(self._inquiries) >= _MOST_INQUIRIES:
                 del self._inquiries[next(iter(self._inquiries))]
-            question = ClaimQuestion(fresh, self._classes, self._selectors)
+            question = ClaimQuestion(fresh, self._classes, self._selectors, tuple(self._taint_rules.values()))
             inquiry = Inquiry(question, self._use, self.changes, self._near_row)
         self._inquiries[fresh] = inquiry  # last in the dict: used last
         return inquiry
 
-    def _counts(self, fresh: tuple[ClaimSpec, ...], inquiry: Inquiry | None = None) -> IntArray:
+    def _counts(self, fresh: tuple[ClaimSpec, ...], inquiry: Inquiry | None = None, most: bool = False) -> IntArray:
         inquiry = inquiry or self._inquiry(fresh)
-        return inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, UNLIMITED_COPIES)
+        counts = inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, UNLIMITED_COPIES)
+        return inquiry.most if most else counts
 
     def _near_row(self, row: int) -> Near:
         near = self._near.get(row)
@@ -405,6 +456,7 @@ class DeviceClaims(NodeAllocator):
         return mask
 
     def _classes_changed(self, changed: bool) -> bool:
+        """Process a change of classes or taint rules: each question is asked again."""
         if changed:
             self._inquiries.clear()
             self.changes.note_all(self._nodes.rows().tolist())
@@ -451,3 +503,11 @@ class DeviceClaims(NodeAllocator):
         """Return whether pod classes name the ResourceClaim: it can have several pods, or restricts the nodes of
         its pod."""
         return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
+
+
+def _named(rules: Sequence[str]) -> str:
+    """Return the names of DeviceTaintRules for the reason of a node; "" without any."""
+    if not rules:
+        return ""
+    more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
+    return f"{TAINTED}{', '.join(rules[:_MOST_NAMED])}{more})"

@@ -54,6 +54,11 @@ class NumaNodes(NodeAllocator):
         self._pinned: dict[int, dict[str, Pinned]] = {}
         self._answers: dict[tuple[Counts, Counts, NumaPolicy, Counts], Counts] = {}
 
+    @property
+    def depends_on_order(self) -> bool:
+        """The kubelet chooses the CPUs, pod by pod."""
+        return True
+
     def free(self, row: int) -> Counts:
         """Return the free CPUs of a row per NUMA node."""
         topology = self._topologies[row]

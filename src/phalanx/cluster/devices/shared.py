@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
+from phalanx.cluster.allocators.base import NO_ALTERNATIVES, UNLIMITED_COPIES, Alternatives, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.cluster.devices.cards import CardPolicy, Hand, some
@@ -118,6 +119,18 @@ class SharedDevices(NodeAllocator):
             copies[usable] = self._hand(need, row_list[usable], serves[usable]).copies()
         return copies
 
+    def undercounts(self, pod_class: PodClass) -> bool:
+        shares = _need(pod_class).shares
+        return len(shares) > 1 or any(share.count > 1 for share in shares)
+
+    def most_copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        copies, need = self.copies(pod_class, rows), _need(pod_class)
+        row_list = row_numbers(rows, self._nodes.capacity)
+        for position in np.flatnonzero((copies > 0) & (copies < UNLIMITED_COPIES)).tolist():
+            one = row_list[position : position + 1]
+            copies[position] = max(copies[position], self._hand(need, one, self._serves(need, one)).most_copies())
+        return copies
+
     def points(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray | None:
         """Return float[rows, deepest]: the score of a row's shared GPUs for each further pod; None without a
         preference."""
@@ -159,6 +172,38 @@ class SharedDevices(NodeAllocator):
         allocated = Given(shares, group_of(pod))
         self.book(allocated, row, 1)
         return allocated
+
+    def alternatives(self, pod: Pod, row: int, limit: int) -> Alternatives:
+        need = _need(pod.pod_class)
+        if need.family not in self.families or need.problem or not need.shares:
+            return NO_ALTERNATIVES
+        row_list = np.array([row], dtype=np.intp)
+        cards = self._cards.get(row, ())
+        groups = self._groups.get(row, {})
+        named = any(known.ids or known.other_ids for known in self._served)
+        kinds = [
+            (
+                int(self._model[row, column]),
+                card.memory,
+                card.slots,
+                frozenset(groups.get((card.family, card.id), ())),
+                card.id if named else "",
+            )
+            for column, card in enumerate(cards)
+        ]
+        deals, complete = self._hand(need, row_list, self._serves(need, row_list)).deals(kinds, limit)
+        found = []
+        for deal in deals:
+            parts = iter(deal)
+            shares = tuple(
+                tuple(
+                    CardHold(need.family, cards[column].id, memory, share.cores)
+                    for column, memory in islice(parts, share.count)
+                )
+                for share in need.shares
+            )
+            found.append(Given(shares, group_of(pod)))
+        return Alternatives(found, complete)
 
     def observed(self, pod: Pod, row: int) -> object | None:
         held = Held(pod.uid, _need(pod.pod_class), pod.cards, group_of(pod))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 import numpy as np
@@ -10,7 +10,16 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.dra.question import ClaimQuestion
-from phalanx.cluster.dra.solver import Shelf, ShelfAnswer, ShelfCounter, Slot, answer
+from phalanx.cluster.dra.solver import (
+    Picks,
+    Shelf,
+    ShelfAnswer,
+    ShelfCounter,
+    Slot,
+    alternatives,
+    answer,
+    most_copies,
+)
 from phalanx.cluster.dra.supply import Offer, Pool, reaches
 from phalanx.cluster.resource_space import IntArray
 
@@ -43,9 +52,12 @@ class Inquiry:
         self._near = near
         self._answers: dict[Shelf, ShelfAnswer] = {}
         self._counts: IntArray = np.zeros(0, dtype=np.int64)
+        # Upper bound on the counts over all alternatives, as of the last count.
+        self.most: IntArray = np.zeros(0, dtype=np.int64)
         self._faults: dict[int, str] = {}
         self._errors: dict[int, str] = {}
         self._merits: dict[int, tuple[float, ...]] = {}
+        self._rules: dict[int, tuple[str, ...]] = {}
         self._cursor = -1
 
     def counts(self, alive: Callable[[], Sequence[int]], capacity: int, unlimited: int) -> IntArray:
@@ -60,9 +72,11 @@ class Inquiry:
             stale = None
         if stale is None:
             self._counts = np.zeros(capacity, dtype=np.int64)
+            self.most = np.zeros(capacity, dtype=np.int64)
             self._faults.clear()
             self._errors.clear()
             self._merits.clear()
+            self._rules.clear()
             stale = list(alive())
         for row in dict.fromkeys(stale):
             self._counts[row] = self._count(row, unlimited)
@@ -79,6 +93,11 @@ class Inquiry:
         """Return the reason why a row cannot serve the ClaimQuestion, other than too few devices, as of the last
         count."""
         return self._faults.get(row, "")
+
+    def taint_rules(self, row: int) -> tuple[str, ...]:
+        """Return the DeviceTaintRules that taint devices of a row which cannot serve the question, as of the last
+        count."""
+        return self._rules.get(row, ())
 
     def merit(self, row: int, copy: int) -> float:
         """Return the score of the row's devices for the n-th pod (from 0) by the pod's own lists, 0 to 100, as
@@ -121,11 +140,29 @@ class Inquiry:
             result = self._answers[shelf] = answer(self.question, shelf)
         return result
 
+    def alternatives(self, prepared: Laid, inquiries: Sequence[Inquiry], limit: int) -> tuple[list[Picks], bool]:
+        """Return different allocations of one pod from a shelf, and whether these are all.
+
+        Devices that fewer of the other questions want come first. Devices that are equal for all `inquiries` are
+        exchangeable.
+        """
+        shelf, wanted = prepared.shelf, list[int]()
+        kinds: list[Hashable] = []
+        for slot, offer in zip(shelf.slots, prepared.offers, strict=True):
+            views = tuple(inquiry.question.view(offer) for inquiry in inquiries)
+            kinds.append((views, slot, offer.access))
+            wanted.append(sum(view is not None for view in views))
+        found, complete = alternatives(self.question, shelf, kinds, limit)
+        found.sort(key=lambda picks: sum(wanted[pick.slot] for part in picks for pick in part))
+        return found, complete
+
     def _count(self, row: int, unlimited: int) -> int:
         prepared = self.laid(row)
         self._faults.pop(row, None)
         self._errors.pop(row, None)
         self._merits.pop(row, None)
+        self.most[row] = 0
+        self._rules.pop(row, None)
         if prepared.fault:
             self._faults[row] = self._errors[row] = prepared.fault
             return 0
@@ -134,8 +171,12 @@ class Inquiry:
             self._faults[row] = TOO_HARD
         elif not result.copies and any(pool.fault for pool, _ in self._near(row)):
             self._faults[row] = INVALID_POOLS
+        if not result.copies and (rules := {name for slot in prepared.shelf.slots for name in slot.view.rules}):
+            self._rules[row] = tuple(sorted(rules))
         self._merits[row] = result.merits
-        return unlimited if result.endless else len(result.copies)
+        count = unlimited if result.endless else len(result.copies)
+        self.most[row] = count if not count else max(count, most_copies(self.question, prepared.shelf, unlimited))
+        return count
 
     def _left(self, offer: Offer) -> tuple[tuple[str, int], ...]:
         view = self.question.view(offer)

@@ -9,7 +9,9 @@ number of tries.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -17,8 +19,10 @@ from phalanx.cluster.dra.question import ClaimPart, ClaimQuestion, DraView
 from phalanx.cluster.dra.supply import CounterId
 from phalanx.model.devices.claims import MOST_DEVICES, DeviceAttribute
 
-# Limits for the tries of a search, and for the devices of one pod: more than any real claim needs.
+# Limits for the tries of a search and of an enumeration of alternatives, and for the devices of one pod: more
+# than any real claim needs.
 MOST_TRIES = 20_000
+MOST_TRIES_OF_ALTERNATIVES = 500
 _MOST_DEVICES_OF_A_POD = 256
 # Limit for the copies counted on one node: more pods than a node runs.
 MOST_COPIES = 1024
@@ -97,6 +101,39 @@ def answer(question: ClaimQuestion, shelf: Shelf, limit: int = MOST_COPIES) -> S
     return ShelfAnswer(tuple(copies), _merits(question, copies))
 
 
+def alternatives(
+    question: ClaimQuestion, shelf: Shelf, kinds: Sequence[Hashable], limit: int
+) -> tuple[list[Picks], bool]:
+    """Return different allocations of one pod in the order of the search, at most `limit`, and whether these are
+    all.
+
+    Devices of equal kind (by position on the shelf) are interchangeable for every pod.
+    """
+    return _AllPicks(question, shelf, kinds, limit).run()
+
+
+def most_copies(question: ClaimQuestion, shelf: Shelf, unlimited: int) -> int:
+    """Return an upper bound on the number of pods that a shelf serves, with any choice of devices; 0 where the
+    search for one after the other finds the most.
+
+    That search takes the first devices that fit one pod. Another choice can leave more for the next: of partitions
+    with counters, of alternatives, of several requests, and of devices that constraints tie to each other.
+    """
+    requests = [asks for part in question.parts for _, asks in part.requests]
+    draws = any(slot.view.draws for slot in shelf.slots)
+    if len(requests) == 1 and len(requests[0]) == 1 and not draws and not question.parts[0].rules:
+        return 0
+    bound = unlimited
+    for asks in requests:
+        if any(question.asks[number].admin for number in asks):
+            continue
+        mask = sum(1 << number for number in asks)
+        devices = [slot for slot in shelf.slots if slot.free and slot.view.fits & mask]
+        if not any(slot.view.shareable for slot in devices):
+            bound = min(bound, len(devices) // min(question.asks[number].count or 1 for number in asks))
+    return bound
+
+
 def _merits(question: ClaimQuestion, copies: list[Picks]) -> tuple[float, ...]:
     """Return the scores of each pod's devices as in kube-scheduler's DynamicResources: the n-th alternative of a
     list counts 8 - n."""
@@ -117,6 +154,8 @@ def _merits(question: ClaimQuestion, copies: list[Picks]) -> tuple[float, ...]:
 
 
 class _Solver:
+    _most_tries: ClassVar[int] = MOST_TRIES
+
     def __init__(self, question: ClaimQuestion, shelf: Shelf) -> None:
         self._question = question
         self._shelf = shelf
@@ -148,7 +187,11 @@ class _Solver:
         self._administered: list[set[int]] = [set() for _ in parts]
 
     def _claim(self, number: int) -> bool:
-        return number == len(self._question.parts) or self._request(number, 0)
+        return self._done() if number == len(self._question.parts) else self._request(number, 0)
+
+    def _done(self) -> bool:
+        """Return whether the search ends with the present picks, which serve all claims."""
+        return True
 
     def _request(self, claim: int, place: int) -> bool:
         part = self._question.parts[claim]
@@ -213,7 +256,7 @@ class _Solver:
 
     def _try(self) -> None:
         self._tries += 1
-        if self._tries > MOST_TRIES:
+        if self._tries > self._most_tries:
             raise TooHardError
 
     def _has_room_for(self, claim: int, count: int) -> bool:
@@ -298,3 +341,38 @@ class _Solver:
         pool = self._shelf.slots[slot].pool
         for name, amount in view.draws:
             self._counters[pool, name] += sign * amount
+
+
+class _AllPicks(_Solver):
+    """Enumeration of the allocations of one pod; see `alternatives`."""
+
+    _most_tries = MOST_TRIES_OF_ALTERNATIVES
+
+    def __init__(self, question: ClaimQuestion, shelf: Shelf, kinds: Sequence[Hashable], limit: int) -> None:
+        super().__init__(question, shelf)
+        self._kinds = kinds
+        self._limit = limit
+        self._found: dict[Hashable, Picks] = {}
+
+    def run(self) -> tuple[list[Picks], bool]:
+        try:
+            ended_early = self.next() is not None
+        except TooHardError:
+            ended_early = True
+        return list(self._found.values()), not ended_early
+
+    def _done(self) -> bool:
+        picks: Picks = tuple(map(tuple, self._picks))
+        asks = self._question.parts
+        consumed = Counter(
+            (self._kinds[pick.slot], part.requests[pick.request][1][pick.alternative])
+            if self._views[pick.slot].shareable
+            else self._kinds[pick.slot]
+            for part, chosen in zip(asks, picks, strict=True)
+            for pick in chosen
+        )
+        self._found.setdefault(frozenset(consumed.items()), picks)
+        return len(self._found) >= self._limit
+
+    def _likeness(self, claim: int, slot: int) -> Hashable:
+        return super()._likeness(claim, slot), self._kinds[slot]

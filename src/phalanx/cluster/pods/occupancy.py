@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from phalanx.cluster.changes import Changes
 from phalanx.cluster.classes import ClassRecord
@@ -13,6 +14,8 @@ from phalanx.cluster.pods.victim_index import VictimIndex, VictimTable
 from phalanx.model.pod import MemberState
 from phalanx.model.preparations import Preparation
 
+# No allocation of a pod is decided before its placement.
+NO_CHOICE: Mapping[str, object] = MappingProxyType({})
 # Pods in these states use no room, but can have it reserved.
 RESERVING = (MemberState.OTHER_SCHEDULER, MemberState.PENDING)
 
@@ -153,10 +156,16 @@ def restore_allocations(record: PodRecord, row: int) -> None:
             record.allocated[allocator.name] = allocated
 
 
-def reserve_allocations(record: PodRecord, row: int) -> None:
-    """Choose and reserve the ports, volumes and devices of a placed pod on its node row."""
+def reserve_allocations(record: PodRecord, row: int, chosen: Mapping[str, object] = NO_CHOICE) -> None:
+    """Choose and reserve the ports, volumes and devices of a placed pod on its node row.
+
+    `chosen` has those that are decided, by allocator.
+    """
     for allocator in record.pod_class.allocators:
-        if (allocated := allocator.take(record.pod, row)) is not None:
+        if allocator.name in chosen:
+            record.allocated[allocator.name] = chosen[allocator.name]
+            allocator.book(chosen[allocator.name], row, 1)
+        elif (allocated := allocator.take(record.pod, row)) is not None:
             record.allocated[allocator.name] = allocated
 
 

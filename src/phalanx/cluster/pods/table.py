@@ -162,6 +162,16 @@ class PodTable(dict[str, PodRecord]):
         event, before, after = PodEvent.ASSUME, PodState.PENDING, PodState.ASSUMED
         stories.ring.extend([(now, cycle, record.pod.uid, event, before, after) for record in records])
 
+    def move_assumed(self, moves: Sequence[tuple[PodRecord, int]]) -> None:
+        """Move pods to other rows whose bindings have not been written. Their states and accounts do not change."""
+        for record, _ in moves:
+            assert record.state is MemberState.ASSUMED
+            self._by_node.vacate(record)
+        for record, row in moves:
+            record.assumed_node = self._nodes.names[row]
+            self._by_node.occupy(record, record.assumed_node)
+            self.mark_changed(record)
+
     def binding_failed(self, uid: str) -> None:
         """Record that a pod's binding failed for good: the pod is pending again, and the resources on its node are
         free."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
+from phalanx.cluster.allocators.base import NO_ALTERNATIVES, UNLIMITED_COPIES, Alternatives, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.volumes.alternatives import Candidate, different_choices
 from phalanx.cluster.volumes.places import Places, Site, buckets_of
 from phalanx.model.gang import Gang
 from phalanx.model.matching import Labels, all_hold, reaches
@@ -104,6 +105,24 @@ class VolumeSupply(NodeAllocator):
             return copies
         for position, row in self._each(rows):
             copies[position] = self._copies(claims, row)
+        return copies
+
+    def undercounts(self, pod_class: PodClass) -> bool:
+        return len(_claims(pod_class)) > 1
+
+    def most_copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        copies, claims = self.copies(pod_class, rows), _claims(pod_class)
+        for position, row in self._each(rows):
+            if not 0 < copies[position] < UNLIMITED_COPIES:
+                continue
+            labels = self._nodes.labels.of(row)
+            sites = self._sites(claims, labels)
+            counts = [
+                len(self._candidates(claim, row, labels, sites))
+                for claim in claims
+                if self._obstacle(claim, row, labels)
+            ]
+            copies[position] = max(int(copies[position]), min(counts, default=0))
         return copies
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
@@ -231,6 +250,34 @@ class VolumeSupply(NodeAllocator):
         promise = Promise(self._nodes.names[row], tuple(chosen))
         self.book(promise, row, 1)
         return promise
+
+    def alternatives(self, pod: Pod, row: int, limit: int) -> Alternatives:
+        claims = _claims(pod.pod_class)
+        labels = self._nodes.labels.of(row)
+        sites = self._sites(claims, labels)
+        if not claims or self._match(claims, row, labels, sites, set()) is None:
+            return NO_ALTERNATIVES
+        candidates = [self._candidates(claim, row, labels, sites) for claim in claims]
+        choices, complete = different_choices(candidates, limit)
+        node = self._nodes.names[row]
+        return Alternatives([Promise(node, chosen) for chosen in choices], complete)
+
+    def _candidates(self, claim: UnboundClaim, row: int, labels: Labels, sites: Sites) -> list[Candidate]:
+        """Return the volumes that a claim can get on a row, the smallest first; last "" for one to provision."""
+        if claim.node or claim.volume:
+            return [(self._smallest(claim, labels, sites, set()), claim)]
+        suitable = [
+            volume
+            for site in sites[claim.storage_class]
+            for volume in site.from_rank(claim.size)
+            if _suits(volume, claim)
+        ]
+        suitable.sort(key=lambda volume: (volume.size, volume.name))
+        candidates: list[Candidate] = [
+            (volume.name, (volume.size, volume.storage_class, volume.affinity, _traits(volume)))
+            for volume in suitable
+        ]
+        return candidates if self._obstacle(claim, row, labels) else [*candidates, ("", "")]
 
     def observed(self, pod: Pod, row: int) -> object | None:
         """Return None: the pending volumes of a bound pod are handled by its claims and the scheduler that

@@ -14,6 +14,7 @@ from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.unplaceable import is_unplaceable
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -28,8 +29,9 @@ _MOST_EXAMINED = 32
 class UnplaceableUnits(CyclePlugin):
     """Marks the pods of waiting units that could not run even on empty nodes, and their groups.
 
-    The proof is made once per demand, at its first refusal. When nodes or accounts change, the marked demands are
-    examined again before any decision of that cycle, and the others in this and the next cycles.
+    The proof is made once per demand, at its first refusal, before the evictions of that cycle. When nodes or
+    accounts change, the marked demands are examined again before any decision of that cycle, and the others in this
+    and the next cycles.
     """
 
     name = "unplaceable-units"
@@ -46,6 +48,8 @@ class UnplaceableUnits(CyclePlugin):
         self._units: dict[WaitReason, dict[UnitKey, None]] = {}
         self._demands: dict[UnitKey, WaitReason] = {}
         self._purge_at = _MOST_PROOFS
+        # Number of the last cycle with a search for victims.
+        self._searched_in = 0
 
     def configure(self, policy: Policy) -> None:
         self._version = None
@@ -79,9 +83,26 @@ class UnplaceableUnits(CyclePlugin):
             state.room_opened()
         return fit_again
 
+    def guard_search(self, session: Session, unit: QueuedUnit) -> None:
+        """Mark the units that this cycle has refused, before its first search for victims.
+
+        Otherwise the first evictions of a process would rest on shares that count these units.
+        """
+        if self._searched_in != session.plan.cycle:
+            self._searched_in = session.plan.cycle
+            self._examine(session, session.unschedulable)
+
     def revise(self, session: Session) -> None:
+        self._examine(session, session.unschedulable)
+        for unit in session.units if self._demands else ():
+            if unit.key in self._demands and unit.key not in session.unschedulable:
+                self._unmark(unit.key)  # it is placed, or waits for a change of its own
+
+    def _examine(self, session: Session, keys: Iterable[UnitKey]) -> None:
+        """Mark the unschedulable units with these keys that are proved to be unplaceable, and unmark the others."""
         proofs, marked = self._proofs, False
-        for key, (demand, _) in session.unschedulable.items():
+        for key in keys:
+            demand, _ = session.unschedulable[key]
             if demand in proofs:
                 unplaceable = proofs[demand]
             elif _is_provable(demand):
@@ -92,9 +113,6 @@ class UnplaceableUnits(CyclePlugin):
                 marked |= self._mark(key, demand)
             elif key in self._demands:
                 self._unmark(key)
-        for unit in session.units if self._demands else ():
-            if unit.key in self._demands and unit.key not in session.unschedulable:
-                self._unmark(unit.key)  # it is placed, or waits for a change of its own
         if marked:
             self._state.room_opened()
 

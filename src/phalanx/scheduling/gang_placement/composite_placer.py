@@ -12,6 +12,7 @@ from phalanx.scheduling.gang_placement.composite_verdicts import TooFewGroups, W
 from phalanx.scheduling.gang_placement.domain_trials import together, try_domains
 from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, demand_of
 from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
+from phalanx.scheduling.gang_placement.search_placement import search_composite
 from phalanx.scheduling.placement.topology_domains import Area, area_of
 from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
@@ -35,9 +36,29 @@ class CompositePlacer:
         self._transaction = transaction
         self.lacks: dict[GangRecord, Refusal] = dict(lacks)
         self._failed: dict[CompositeTree, list[CompositeTree | GangRecord]] = {}
+        # Whether the children of the tree depend on each other.
+        self._joint = False
 
-    def run(self, tree: CompositeTree, spot: Spot | None = None) -> bool:
-        """Place the tree; return whether it reaches its minimum. If not, nothing of it is placed."""
+    def run(self, tree: CompositeTree) -> bool:
+        """Place the tree; return whether it reaches its minimum. If not, nothing of it is placed.
+
+        A small tree that the usual order of choices does not place is searched.
+        """
+        self._joint = any(subtree.least or subtree.topology is not None for subtree in tree.trees())
+        if self._place_tree(tree):
+            return True
+        if not any(lack.of_nodes for lack in self.lacks.values()) or not could_hold(tree, self._placements):
+            return False
+        result = search_composite(self._session, self._transaction, tree, self._placements)
+        if result.placed:
+            for gang in [gang for gang in self.lacks if gang in self._placements]:
+                del self.lacks[gang]
+            return self._place_tree(tree)
+        for gang, lack in self.lacks.items():
+            self.lacks[gang] = lack.not_found(result.tries)
+        return False
+
+    def _place_tree(self, tree: CompositeTree, spot: Spot | None = None) -> bool:
         mark = self._transaction.mark()
         placed = {gang: list(self._placements[gang].placed) for gang in tree.gangs() if gang in self._placements}
         facts = self._place_children(tree, spot) if tree.topology is None else self._place_in_domain(tree, spot)
@@ -112,14 +133,16 @@ class CompositePlacer:
 
     def _place_child(self, child: CompositeTree | GangRecord, spot: Spot | None) -> bool:
         if isinstance(child, CompositeTree):
-            return self.run(child, spot)
+            return self._place_tree(child, spot)
         placement = self._placements.get(child)
         if placement is None:
             return False
         if placement.satisfied or placement.placed:
             return True
         mark = self._transaction.mark()
-        facts = place_gangs(self._session, [placement], demand_of([placement]), self._transaction, spot)
+        # The search for the whole tree includes its gangs.
+        alone = not self._joint
+        facts = place_gangs(self._session, [placement], demand_of([placement]), self._transaction, spot, alone)
         if facts is None:
             self.lacks.pop(child, None)
             return True

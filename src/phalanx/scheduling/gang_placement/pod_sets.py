@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -50,6 +50,12 @@ class PodBatch:
         self.charge_path = charge_path
         self.task_bucket = task_bucket
         self.members: list[PodRecord] = []
+
+    def without(self, uids: Collection[str]) -> PodBatch:
+        """Return the batch without the pods with these uids."""
+        batch = PodBatch(self.priority, self.pod_class, self.role, self.charge_path, self.task_bucket)
+        batch.members = [member for member in self.members if member.pod.uid not in uids]
+        return batch
 
 
 Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
@@ -313,6 +319,21 @@ class GangPlacement:
             parts=tuple(subgroup_demand(pod_set) for pod_set in (*self.parts, *self.extras)),
             subgroups=need.subgroups,
         )
+
+
+def placed_again(session: Session, members: list[PodRecord]) -> GangPlacement:
+    """Return the placement of members of one gang that are about to move: all of them are placed again."""
+    gang = members[0].gang
+    assert gang is not None
+    assert gang.spec is not None
+    placement = GangPlacement(session, gang)
+    moved = set(members)
+    placement.need, placement.satisfied = QuorumRequirement(len(members)), False
+    placement.rest = PodSet(batches_of(members, set(), charged=True))
+    placement.parts, placement.extras, placement.buckets = [], [], None
+    others = [member for member in gang.members.values() if member not in moved]
+    placement.area = area_of(gang.spec.topology, others)
+    return placement
 
 
 def subgroup_demand(pod_set: PodSet) -> SubgroupDemand:

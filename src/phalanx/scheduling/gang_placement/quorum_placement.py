@@ -9,6 +9,7 @@ import msgspec
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level
 from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Spot, shortage
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
@@ -25,6 +26,7 @@ from phalanx.scheduling.gang_placement.pod_sets import (
     subgroup_demand,
     unplaced_of,
 )
+from phalanx.scheduling.gang_placement.search_placement import search_gangs
 from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand
 from phalanx.scheduling.queue.demands import (
@@ -42,11 +44,13 @@ def place_gangs(
     demand: QuorumDemand,
     transaction: Transaction,
     spot: Spot | None = None,
+    limited: bool = True,
 ) -> GangFault | None:
     """Place every quorum in the transaction (`placed` of each placement lists pods and rows), or place nothing.
 
     Return None, or the refusal; with `spot`, the refusal for that domain. The first try places the hardest members
-    first. If quota refuses it, a second try places the members with the smallest amounts first.
+    first. If quota refuses it, a second try places the members with the smallest amounts first. Then small gangs
+    are searched; without `limited` only by amounts.
     """
     for place, part in enumerate(demand.gangs):
         gaps = session.shortfall_in_sum(part.reserve, afresh=transaction.explores) if part.reserve else ()
@@ -59,16 +63,41 @@ def place_gangs(
         facts = facts if _all_in_turn(session, transaction, placements, demand, leanest_first, spot) else None
     if facts is not None and facts.of_nodes and _place_gathered(session, transaction, placements, demand, spot):
         return None
-    if facts is None or any(
-        placement.area is not None or placement.parts or placement.extras for placement in placements
-    ):
+    return facts if facts is None else _search(session, placements, demand, transaction, facts, spot, limited)
+
+
+def _search(
+    session: Session,
+    placements: list[GangPlacement],
+    demand: QuorumDemand,
+    transaction: Transaction,
+    facts: GangFault,
+    spot: Spot | None,
+    limited: bool,
+) -> GangFault | None:
+    """Search a placement that the usual order of choices has not found; `facts` is its refusal."""
+    classes = {portion.pod_class for part in demand.gangs for portion in part.members}
+    unlike = len(classes) > 1 or any(part.parts for part in demand.gangs)
+    # Gangs of equal pods compete for the domains.
+    unlike = unlike or (len(demand.gangs) > 1 and any(part.area is not None for part in demand.gangs))
+    if not unlike and not any(pod_class.dynamic for pod_class in classes):
+        return facts  # the order of equal pods is irrelevant
+    if not any(placement.parts or placement.extras for placement in placements):
+        choices = [_choice(session, placement) for placement in placements if not placement.satisfied]
+        exact = fallback_placement(session, transaction, choices)
+        if exact.placed is not None:
+            waiting = [placement for placement in placements if not placement.satisfied]
+            for placement, placed in zip(waiting, exact.placed, strict=True):
+                placement.placed = placed
+            return None
+        if exact.proved:
+            return facts
+    if not limited or spot is not None or not facts.of_nodes:
         return facts
-    solution = fallback_placement(session, transaction, [_choice(session, placement) for placement in placements])
-    if solution is None:
+    if not transaction.explores and not demand.upper_bound(session):
         return facts
-    for placement, placed in zip(placements, solution, strict=True):
-        placement.placed = placed
-    return None
+    result = search_gangs(session, transaction, placements, demand)
+    return None if result.placed else facts.not_found(result.tries)
 
 
 def _place_gathered(
@@ -144,7 +173,9 @@ class _Turn:
         attempt = self._parts if placement.parts or placement.extras else self._place_plain
         if placement.area is None:
             return attempt()
-        choice = _choice(self._session, placement) if not (placement.parts or placement.extras) else None
+        choice = (
+            _choice(self._session, placement, within=True) if not (placement.parts or placement.extras) else None
+        )
         return self._near(placement.area, self._demand, choice, attempt)
 
     def _near(
@@ -170,9 +201,9 @@ class _Turn:
             del placement.placed[before:]
 
         def otherwise() -> bool:
-            solution = (
-                fallback_placement(self._session, self._transaction, [choice]) if choice is not None else None
-            )
+            if choice is None:
+                return False
+            solution = fallback_placement(self._session, self._transaction, [choice]).placed
             if solution is not None:
                 placement.placed += solution[0]
             return solution is not None
@@ -363,6 +394,12 @@ class _Turn:
         return shortage(session.plugin_runtime, nodes, pod_class, placed, need, missing, place, self._spot, alike)
 
 
-def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:
+def _choice(session: Session, placement: GangPlacement, within: bool = False) -> FallbackPlacement:
+    """Return the choice of a gang's members; with `within`, the placer is limited to the gang's domain already."""
     need, batches = placement.need, placement.rest.in_order(session, hardest_first)
-    return FallbackPlacement(need.total, need.roles, batches)
+    domains: tuple[BoolArray, ...] | None = None
+    if placement.area is not None and not within:
+        domains = tuple(
+            domain.rows for domain in session.topology_domains.tries(placement.area, placement.demand())
+        )
+    return FallbackPlacement(need.total, need.roles, batches, domains)

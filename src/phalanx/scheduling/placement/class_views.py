@@ -36,7 +36,8 @@ class ClassView:
     """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
     `static` is the part of `mask` that is independent of placed pods. `limit` is the number of copies that node
-    allocators allow (None without allocators). `allowed` and `base` are `mask` and `score` without `constraints`,
+    allocators allow (None without allocators), `most` an upper bound on it over all choices of the allocators in
+    `undercounting` (None if it is `limit`). `allowed` and `base` are `mask` and `score` without `constraints`,
     the rules about other pods (None without rules). `copies` (number that fits on each row) and their sum `room`
     are computed at the first request.
     """
@@ -51,6 +52,7 @@ class ClassView:
         "label_cursor",
         "limit",
         "mask",
+        "most",
         "peer_stamp",
         "pod_class",
         "preference",
@@ -59,6 +61,7 @@ class ClassView:
         "room_cursor",
         "score",
         "static",
+        "undercounting",
     )
 
     def __init__(self, pod_class: ClassRecord, capacity: int) -> None:
@@ -66,6 +69,8 @@ class ClassView:
         self.static: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.allowed = self.mask = self.static
         self.limit: IntArray | None = None
+        self.most: IntArray | None = None
+        self.undercounting: tuple[NodeAllocator, ...] = ()
         self.preference: FloatArray | None = None
         self.base: FloatArray = np.full(capacity, NOWHERE)
         self.score = self.base
@@ -155,7 +160,10 @@ class ClassViews:
         """Return the node allocators that concern the class and belong to the policy."""
         return [allocator for allocator in pod_class.allocators if allocator.name in self._allocators]
 
-    def copies(self, view: ClassView, rows: Rows) -> IntArray:
+    def copies(self, view: ClassView, rows: Rows, most: bool = False) -> IntArray:
+        """Return int64[rows]: the number of copies that fit one after the other; with `most` an upper bound over
+        all choices of the allocators.
+        """
         pod_class = view.pod_class
         if isinstance(rows, slice):
             idle = self._nodes.idle[pod_class.columns][:, rows]
@@ -172,7 +180,8 @@ class ClassViews:
         elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             # The pod can use only the room of its reservation, which does not exist.
             fits = np.zeros_like(fits)
-        return fits if view.limit is None else np.minimum(fits, view.limit[rows])
+        limit = view.most if most and view.most is not None else view.limit
+        return fits if limit is None else np.minimum(fits, limit[rows])
 
     def in_time(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: the nodes where a pod that is placed now ends before their maintenance."""
@@ -221,6 +230,8 @@ class ClassViews:
         stale = self._stale_eligibility(view)
         if stale is None:
             view.static = self._filter(view.pod_class, slice(None))
+            # The table can have grown since the limits were computed.
+            view.limit = None
             self._apply_allocators(view, slice(None))
             view.base = np.full(nodes.capacity, NOWHERE)
             view.copies, view.cursor = None, -1
@@ -245,10 +256,22 @@ class ClassViews:
         if view.limit is None:
             rows, view.allowed = slice(None), view.static.copy()
             view.limit = np.zeros(len(view.static), dtype=np.int64)
+            view.undercounting = tuple(
+                allocator for allocator in allocators if allocator.undercounts(view.pod_class.spec)
+            )
+            view.most = view.limit.copy() if view.undercounting else None
         limit = np.full(view.limit[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
         for allocator in allocators:
             limit = np.minimum(limit, allocator.copies(view.pod_class.spec, rows))
         view.limit[rows] = limit
+        if view.most is not None:
+            exact = [allocator for allocator in allocators if allocator not in view.undercounting]
+            most = np.full(view.limit[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
+            for allocator in exact:
+                most = np.minimum(most, allocator.copies(view.pod_class.spec, rows))
+            for allocator in view.undercounting:
+                most = np.minimum(most, allocator.most_copies(view.pod_class.spec, rows))
+            view.most[rows] = most
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
     def _stale_eligibility(self, view: ClassView) -> array[int] | None:
@@ -335,6 +358,6 @@ class ClassViews:
 
     def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Count the copies on some distinct rows again."""
-        counts = np.where(view.allowed[rows], self.copies(view, rows), 0)
+        counts = np.where(view.allowed[rows], self.copies(view, rows, most=True), 0)
         view.room += int(counts.sum()) - int(copies[rows].sum())
         copies[rows] = counts

@@ -45,7 +45,8 @@ class ExactSearch:
 
     Parts are decided in the given order, as many members of each as possible first. Copies of a part are placed on
     nodes in ascending order, and of nodes that are equal at the moment only the first is tried. Neither loses a
-    solution. `exhausted` tells that the limit ended the search, so that a result of None proves nothing.
+    solution. `looks` is the number of checked nodes. `exhausted` tells that the limit ended the search, so that a
+    result of None proves nothing.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ExactSearch:
         self._kinds = kinds
         self._parts = parts
         self._limit = limit
-        self._looks = 0
+        self.looks = 0
         self._held = [0] * len(idle)
         self._signatures = [tuple(kind.allowed[node] for kind in kinds) for node in range(len(idle))]
         self._roles = [dict(need.roles) for need in needs]
@@ -152,8 +153,8 @@ class ExactSearch:
         return room >= forced
 
     def _fits(self, kind: int, node: int) -> bool:
-        self._looks += 1
-        if self._looks > self._limit:
+        self.looks += 1
+        if self.looks > self._limit:
             self.exhausted = True
             return False
         request, idle = self._kinds[kind], self._idle[node]

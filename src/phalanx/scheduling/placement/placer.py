@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
@@ -79,6 +80,10 @@ class Placer:
     def class_view(self, pod_class: ClassRecord) -> ClassView:
         """Return the class's view, up to date with the table."""
         return self._views.complete(pod_class)
+
+    def allocators(self, pod_class: ClassRecord) -> list[NodeAllocator]:
+        """Return the node allocators that concern the class and belong to the policy."""
+        return self._views.allocators_of(pod_class)
 
     def eligible_rows(self, pod_class: ClassRecord) -> BoolArray:
         """Return bool[N]: the rows that are open to the class now, whatever pods are there."""
@@ -239,9 +244,11 @@ class Placer:
             potential = self._potential(view, view.constraints)
             return view.constraints.most(potential if self._scope is None else np.where(self._scope, potential, 0))
         if self._scope is not None:
-            return int(np.where(view.allowed & self._scope, self._views.copies(view, slice(None)), 0).sum())
+            return int(
+                np.where(view.allowed & self._scope, self._views.copies(view, slice(None), most=True), 0).sum()
+            )
         if view.copies is None:
-            view.copies = np.where(view.allowed, self._views.copies(view, slice(None)), 0)
+            view.copies = np.where(view.allowed, self._views.copies(view, slice(None), most=True), 0)
             view.room = int(view.copies.sum())
         elif view.room_cursor != end:
             changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
@@ -267,14 +274,16 @@ class Placer:
             self.total_copies(pod_class)
             assert view.copies is not None
             return view.copies.copy()
-        return np.where(view.allowed, self._views.copies(view, slice(None)), 0)
+        return np.where(view.allowed, self._views.copies(view, slice(None), most=True), 0)
 
     def _potential(self, view: ClassView, constraints: InterPodConstraints) -> IntArray:
         """Return the maximum copies per row. Other placements can only open rows that wait for affinity or
         spread.
         """
         open_rows = view.allowed & constraints.open_whatever_comes()
-        return np.where(open_rows, constraints.alone(self._views.copies(view, slice(None)), slice(None)), 0)
+        return np.where(
+            open_rows, constraints.alone(self._views.copies(view, slice(None), most=True), slice(None)), 0
+        )
 
     def exclusive(self, pod_class: ClassRecord) -> bool:
         """Return whether a node can never have two copies of the class, even after evictions."""

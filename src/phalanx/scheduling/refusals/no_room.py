@@ -26,6 +26,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
     `change` is the smallest change that helps. `refusal` names unsupported fields of the pod, `unready` a
     referenced object that is missing or not ready. For members that require one topology domain, `where` names
     the best domain and the nodes are those of this domain. `part` names the subgroup of the member.
+    `tries` is the number of tries of a search that neither found a placement nor proved that there is none.
     """
 
     pod_class: ClassRecord
@@ -39,6 +40,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
     where: str = ""
     part: str = ""
     unready: str = ""
+    tries: int = 0
 
     of_nodes: ClassVar[bool] = True
     names_no_pod: ClassVar[bool] = True
@@ -67,6 +69,8 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
         verb = "fits" if self.need == 1 else "fit"
         required = f"{share} of {part}gang {title}{created_later}"
         head = f"{required} {verb}{inside}; "
+        if self.tries:
+            head = f"not found in {self.tries} {'try' if self.tries == 1 else 'tries'}: {head}"
         if self.refusal:
             code, message = UNSUPPORTED, f"pod {example} cannot be scheduled: {self.refusal}"
         elif self.unready:
@@ -91,6 +95,9 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
     def may_be_about(self, gang: GangRecord) -> bool:
         waiting = (*gang.pending.values(), *gang.starting_placeholders)
         return any(member.pod_class is self.pod_class for member in waiting)
+
+    def not_found(self, tries: int) -> Self:
+        return msgspec.structs.replace(self, tries=tries) if tries else self
 
     def of_subgroup(self, title: str) -> Self:
         return msgspec.structs.replace(self, part=title)

@@ -70,6 +70,10 @@ class Refusal(msgspec.Struct, frozen=True):
         """Return whether the refused pods can include a member of the gang."""
         return True
 
+    def not_found(self, tries: int) -> Self:
+        """Return the refusal after a search that ended without a proof after `tries`; 0 with a proof."""
+        return self
+
     def of_subgroup(self, title: str) -> Self:
         """Return the refusal of the subgroup whose members were refused."""
         return self
@@ -205,13 +209,16 @@ class NotAdmitted(Refusal, frozen=True):
         announced = f"its {name} ({wanted}) exceed the amounts that can be admitted now"
         message = self.message or (announced if wanted else "the policy admits no group now")
         lower = ", or lower minResources" if wanted and not spec.generated else ""
+        change = self.change or f"wait until other groups finish{lower}"
+        if spec.suspended:
+            message, change = "its owner is suspended", "resume its owner"
         return Verdict(
             AWAITING_ADMISSION,
             f"gang {gang.title} is not admitted: {message}",
             unschedulable=False,
             needed=spec.min_member,
             members=gang.counts().present,
-            change=self.change or f"wait until other groups finish{lower}",
+            change=change,
             # The text of a plugin contains arbitrary names.
             objects=(gang_object(gang.key),) if not self.message and not self.change else None,
             plugin=self.plugin,

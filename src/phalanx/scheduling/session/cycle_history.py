@@ -7,14 +7,16 @@ from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.eviction_searches import SearchObserver, Unobserved
+from phalanx.scheduling.session.failed_searches import FailedSearches
 from phalanx.scheduling.session.no_solution import NoSolutionCache
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 
 class CycleHistory:
     """`history` is the past usage of accounts, `timers` are the last rounds of periodic plugins. `evictions` are
-    the recent evictions per account, `no_solutions` the searches for victims without a result. `searches` is the
-    observer of searches. The process stores `history` and `evictions`; the others are computed again.
+    the recent evictions per account, `no_solutions` the searches for victims without a result,
+    `failed_searches` those for a placement. `searches` is the observer of searches. The process stores `history`
+    and `evictions`; the others are computed again.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -22,6 +24,7 @@ class CycleHistory:
         self.timers = Timers()
         self.evictions = EvictionLog()
         self.no_solutions = NoSolutionCache()
+        self.failed_searches = FailedSearches()
         self.searches: SearchObserver = Unobserved()
         self._victim_classes: VictimClassArrays | None = None
 

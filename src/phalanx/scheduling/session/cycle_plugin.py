@@ -36,6 +36,11 @@ class Turn:
         self.placed: QueuedUnit | None = None
         self._guards: ExitStack | None = None
 
+    @property
+    def guarded(self) -> bool:
+        """Whether a feature takes part in the turn."""
+        return self._guards is not None
+
     def guard(self, guard: Guard) -> None:
         """Enter a feature's context manager (guard) around the placement of these units; the end of the turn exits
         it."""

@@ -154,6 +154,18 @@ class Decisions:
             if record.last_verdict is not None:
                 self.set_pod_verdict(record, None)
 
+    def move(self, moves: Iterable[tuple[PodRecord, int]]) -> None:
+        """Move pods that were placed in this cycle to other rows, and change their bindings."""
+        moves = list(moves)
+        self._state.pods.move_assumed(moves)
+        moved = {record.pod.uid: record for record, _ in moves}
+        for place, bind in enumerate(self.plan.binds):
+            if (record := moved.get(bind.uid)) is not None:
+                preparations, annotations = binding_writes(record, self._now)
+                self.plan.binds[place] = msgspec.structs.replace(
+                    bind, node=record.assumed_node, preparations=preparations, annotations=annotations
+                )
+
     def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
         """Record the binding of a pod without a gang, or of one more member of a gang with its quorum."""
         if gang is None or gang.spec is None:

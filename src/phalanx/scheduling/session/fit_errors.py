@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 class FitErrors:
     """Fit errors of one cycle. Room only shrinks in it, so a refused demand stays refused. Demands that placements
-    of other pods can satisfy are excepted.
+    of other pods can satisfy are excepted. Repair moves can open a node: they count as freed room, so the next
+    cycle tries the refused units again.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ class Session:
             past.evictions,
             past.no_solutions,
         )
-        self.searches = past.searches
+        self.searches, self.failed_searches = past.searches, past.failed_searches
         # Whether the turns after the first unit with a start reservation have begun.
         self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
@@ -133,6 +133,8 @@ class Session:
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
         self.preempted = False
+        # Work of this cycle's searches for placements, in checked nodes, and the part of it for repair moves.
+        self.search_work = self.repair_work = 0
         self.disruptions: dict[UnitKey, object] = {}
         # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
@@ -320,6 +322,14 @@ class Session:
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
         return not any(uid in self.state.pods.unreleased for uid in victims)
+
+    def nominated_nodes_suffice(self, unit: WaitingUnit) -> bool:
+        """Return whether the unit's nominated pods fit on their nodes beside the victims that still terminate."""
+        pods = [unit.pod] if unit.pod is not None else []
+        pods += [pod for gang in unit.gangs for pod in (*gang.pending.values(), *gang.starting_placeholders)]
+        nominated = [pod for pod in pods if pod.nomination is not None and pod.row >= 0]
+        idle = self.state.nodes.idle
+        return bool(nominated) and all((idle[pod.pod_class.columns, pod.row] >= 0).all() for pod in nominated)
 
     def is_ready(self, pod_class: ClassRecord) -> bool:
         """Return whether all volumes, claims and reservations that pods of a class refer to exist."""

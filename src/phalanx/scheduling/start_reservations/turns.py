@@ -96,15 +96,18 @@ def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: Queued
 
 @contextmanager
 def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
-    """Apply reserved quota, as on nodes, while the cycle rechecks whether the unit would fit.
+    """Open the windows and apply the reserved quota of the unit's turn, while a cycle checks whether it would fit.
 
-    Otherwise the recheck would pass where the turn refuses, again and again.
+    Otherwise the check would pass where the turn refuses, again and again, or refuse where the turn would pass.
     """
+    opened = plan.lift(unit.key, min(session.turn_priority(member) for member in unit.members))
     session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
     try:
         yield
     finally:
         session.quota_check.reserved_quota = None
+        if opened:
+            plan.restore()
 
 
 def _use_of(unit: QueuedUnit) -> ReservationUse | None:

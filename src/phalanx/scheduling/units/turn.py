@@ -8,6 +8,7 @@ from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
+from phalanx.scheduling.units.repair import place_with_moves
 from phalanx.scheduling.units.unit import GangsUnit
 
 
@@ -48,6 +49,10 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
             session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
         return True
     transaction.rollback()
+    moves_help = refusal is not None and refusal.of_nodes and session.plan.binds and not (late or nominated)
+    if moves_help and place_with_moves(session, attempt):
+        attempt.accept()
+        return True
     if refusal is None:
         borrowing.postpone([unit], charges)
         return False

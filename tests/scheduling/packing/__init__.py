@@ -1,0 +1,1 @@
+"""Packing of small clusters in one cycle, compared with an exact solver."""

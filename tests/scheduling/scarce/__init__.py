@@ -1,0 +1,1 @@
+"""Small gangs whose members need scarce things, compared with complete enumeration."""
