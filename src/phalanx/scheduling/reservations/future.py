@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
+from phalanx.model.gang import GangKey
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
 
 # If a larger part of the rows has changed, a full recount is cheaper.
 _REBUILD_PART = 4
+CountArray = npt.NDArray[np.int32]
+"""Numbers of copies: half as wide as amounts, since each class has one for every slot and row."""
+
+_MOST_COPIES = 2**31 - 1
 # Amount taken off a row in maintenance: more than any node has.
 _CLOSED = 2**52
-# Number of (class, end) pairs for which the copies of each row are cached.
+# Number of (resource, end) pairs for which the least free amounts of each row are cached.
 _MOST_LEAST = 256
 
 
@@ -38,13 +44,15 @@ class FutureMatrix:
         self._cursor = self._time_cursor = -1
         # Row -> ends int64[P] and amounts int64[P, R] of its pods.
         self._ends: dict[int, tuple[IntArray, IntArray]] = {}
+        # Row -> (end, gang or uid) of its pods with a known end.
+        self._leaving: dict[int, list[tuple[int, GangKey | str]]] = {}
         # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
         self.endless: IntArray = np.zeros(0, dtype=np.int64)
         # Moment -> number of pods that end then.
         self._moments: dict[int, int] = {}
         self._width = 0
         self._free: dict[int, IntArray] = {}
-        self._copies: dict[int, tuple[ClassRecord, IntArray]] = {}
+        self._copies: dict[int, tuple[ClassRecord, CountArray]] = {}
         # Class -> windows added or removed since its copies were counted, and bool[N] of its outdated rows.
         self._unseen: dict[int, dict[int, Window]] = {}
         self._outdated: dict[int, BoolArray] = {}
@@ -59,7 +67,7 @@ class FutureMatrix:
         # Number of changes, and int64[N]: number of the last change of each row.
         self._changes = 0
         self._changed_at: IntArray = np.zeros(0, dtype=np.int64)
-        # (class, slot) -> change number, and int64[N]: copies that fit from now to that slot.
+        # (resource, slot) -> change number, and int64[N]: least free amounts from now to that slot.
         self._least: dict[tuple[int, int], tuple[int, IntArray]] = {}
         self._growth: dict[int, _Growth] = {}
         #: Returns the latest end of a pod for another reason than its run-time limit; FOREVER for none.
@@ -161,13 +169,14 @@ class FutureMatrix:
 
     def _read_row(self, row: int) -> None:
         former = self._ends.pop(row, None)
+        self._leaving.pop(row, None)
         for end in former[0].tolist() if former is not None else ():
             count = self._moments[end] - 1
             if count:
                 self._moments[end] = count
             else:
                 del self._moments[end]
-        ends, usages, endless = [], [], 0
+        ends, usages, leaving, endless = [], [], list[tuple[int, GangKey | str]](), 0
         for record in self._state.pods.on(row):
             end = latest_end(record, self._now, self._start_delay)
             if record.pod_class.spec.reservation is not None:
@@ -177,10 +186,13 @@ class FutureMatrix:
             else:
                 ends.append(end)
                 usages.append(record.footprint.usage)
+                leaving.append((end, record.gang.key if record.gang is not None else record.pod.uid))
                 self._moments[end] = self._moments.get(end, 0) + 1
         self.endless[row] = endless
         if ends:
-            self._ends[row] = (np.array(ends, dtype=np.int64), np.stack(usages))
+            amounts = usages[0][None, :] if len(usages) == 1 else np.stack(usages)
+            self._ends[row] = (np.array(ends, dtype=np.int64), amounts)
+            self._leaving[row] = leaving
 
     def _recount(self, rows: Sequence[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
@@ -281,17 +293,21 @@ class FutureMatrix:
         self._changes += 1
         self._changed_at[rows[rows < len(self._changed_at)]] = self._changes
 
-    def _replace(self, pod_class: ClassRecord, copies: IntArray, rows: RowArray, begin: int, end: int) -> None:
+    def _replace(self, pod_class: ClassRecord, copies: CountArray, rows: RowArray, begin: int, end: int) -> None:
         """Recount the copies on some rows, and update their sum."""
         fresh = self._count(pod_class, rows, begin, end)
         self._growth[pod_class.number].note(copies, rows)
         known = self._rooms.get(pod_class.number)
         if known is not None:
             mask, room = known
-            room[begin:end] += ((fresh - copies[begin:end, rows]) * mask[rows]).sum(axis=1)
+            room[begin:end] += ((fresh - copies[begin:end, rows]) * mask[rows]).sum(axis=1, dtype=np.int64)
         copies[begin:end, rows] = fresh
 
     # -- questions ---------------------------------------------------------------------------------------------
+
+    def leaving(self, row: int) -> Sequence[tuple[int, GangKey | str]]:
+        """Return (end, gang or uid) of the pods of a row with a known end."""
+        return self._leaving.get(row, ())
 
     def free(self, column: int) -> IntArray:
         """Return int64[T, N]: the free amounts of one resource."""
@@ -301,8 +317,8 @@ class FutureMatrix:
             free = self._free[column] = self._profile(column, rows)
         return free
 
-    def copies(self, pod_class: ClassRecord) -> IntArray:
-        """Return int64[T, N]: the number of copies that each row fits in each slot, without filters."""
+    def copies(self, pod_class: ClassRecord) -> CountArray:
+        """Return int32[T, N]: the number of copies that each row fits in each slot, without filters."""
         entry = self._copies.get(pod_class.number)
         if entry is None:
             rows = np.arange(self._extent, dtype=np.intp)
@@ -313,7 +329,7 @@ class FutureMatrix:
         self._catch_up(*entry)
         return entry[1]
 
-    def _catch_up(self, pod_class: ClassRecord, copies: IntArray) -> None:
+    def _catch_up(self, pod_class: ClassRecord, copies: CountArray) -> None:
         unseen, outdated = self._unseen[pod_class.number], self._outdated[pod_class.number]
         while unseen:
             _, window = unseen.popitem()
@@ -337,44 +353,67 @@ class FutureMatrix:
         copies = self.copies(pod_class)
         known = self._rooms.get(pod_class.number)
         if known is None or not np.array_equal(known[0], mask):
-            known = self._rooms[pod_class.number] = (mask.copy(), (copies * mask).sum(axis=1))
+            known = self._rooms[pod_class.number] = (mask.copy(), (copies * mask).sum(axis=1, dtype=np.int64))
         return known[1]
 
-    def _count(self, pod_class: ClassRecord, rows: RowArray, begin: int = 0, end: int | None = None) -> IntArray:
+    def _count(self, pod_class: ClassRecord, rows: RowArray, begin: int = 0, end: int | None = None) -> CountArray:
+        if len(rows) == self._extent and begin == 0 and end is None:
+            return self._count_all(pod_class)
         fits: IntArray | None = None
-        whole = len(rows) == self._extent
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            free = self.free(column)[begin:end]
-            copies = (free if whole else free[:, rows]) // amount
+            copies = self.free(column)[begin:end, rows] // amount
             fits = copies if fits is None else np.minimum(fits, copies, out=fits)
         assert fits is not None  # every pod takes a pod slot
-        return np.maximum(fits, 0, out=fits)
+        return _counts(fits)
+
+    def _count_all(self, pod_class: ClassRecord) -> CountArray:
+        """Return int32[T, N] of all rows.
+
+        Divisions cost the most: the scarcest resource is first, and others count on rows where they can be scarcer.
+        """
+        columns, amounts = pod_class.columns, pod_class.amounts
+        scarcity = np.argsort(self._state.nodes.idle[columns].sum(axis=1) // amounts, kind="stable")
+        fits: CountArray | None = None
+        for column, amount in zip(columns[scarcity].tolist(), amounts[scarcity].tolist(), strict=True):
+            free = self.free(column)
+            if fits is None:
+                fits = _counts(free // amount)
+                continue
+            scarcer = np.flatnonzero(
+                self._least_free(column, len(free)) < fits.max(axis=0).astype(np.int64) * amount
+            )
+            if len(scarcer):
+                fits[:, scarcer] = np.minimum(fits[:, scarcer], _counts(free[:, scarcer] // amount))
+        assert fits is not None  # every pod takes a pod slot
+        return fits
 
     def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
-        known = self._least.get((pod_class.number, last))
-        if known is None:
-            if len(self._least) >= _MOST_LEAST:
-                self._least.clear()
-            copies = self._count_until(pod_class, np.arange(self._extent, dtype=np.intp), last)
-        else:
-            since, copies = known
-            changed = np.flatnonzero(self._changed_at > since)
-            if len(changed):
-                copies[changed] = self._count_until(pod_class, changed, last)
-        self._least[pod_class.number, last] = (self._changes, copies)
-        return copies[rows]
-
-    def _count_until(self, pod_class: ClassRecord, rows: RowArray, last: int) -> IntArray:
         fewest: IntArray | None = None
-        whole = len(rows) == self._extent
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            free = self.free(column)[:last]
-            copies = (free if whole else free[:, rows]).min(axis=0) // amount
+            copies = self._least_free(column, last)[rows] // amount
             fewest = copies if fewest is None else np.minimum(fewest, copies)
         assert fewest is not None  # every pod takes a pod slot
         return np.maximum(fewest, 0)
+
+    def _least_free(self, column: int, last: int) -> IntArray:
+        """Return int64[N]: the least free amounts of one resource from now to slot `last`."""
+        free = self.free(column)[:last]
+        known = self._least.get((column, last))
+        if known is None:
+            if len(self._least) >= _MOST_LEAST:
+                self._least.clear()
+            least: IntArray = free.min(axis=0)
+        else:
+            since, least = known
+            if since == self._changes:
+                return least
+            changed = np.flatnonzero(self._changed_at > since)
+            if len(changed):
+                least[changed] = free[:, changed].min(axis=0)
+        self._least[column, last] = (self._changes, least)
+        return least
 
     def copies_beside(
         self, pod_class: ClassRecord, rows: RowArray, start: int, end: int, lifted: Iterable[Window]
@@ -442,21 +481,25 @@ class _Growth:
     def __init__(self, extent: int) -> None:
         self._sum = 0
         self._noted: BoolArray = np.zeros(extent, dtype=np.bool_)
-        self._former: list[tuple[RowArray, IntArray]] = []
+        self._former: list[tuple[RowArray, CountArray]] = []
 
-    def note(self, copies: IntArray, rows: RowArray) -> None:
-        """Store the counts of rows of `copies` int64[T, N] before they are recounted."""
+    def note(self, copies: CountArray, rows: RowArray) -> None:
+        """Store the counts of rows of `copies` int32[T, N] before they are recounted."""
         new = rows[~self._noted[rows]]
         if len(new):
             self._noted[new] = True
             self._former.append((new, copies[:, new]))
 
-    def measure(self, copies: IntArray) -> int:
+    def measure(self, copies: CountArray) -> int:
         for rows, former in self._former:
             self._noted[rows] = False
-            self._sum += int(np.maximum((copies[:, rows] - former).max(axis=0), 0).sum())
+            self._sum += int(np.maximum((copies[:, rows] - former).max(axis=0), 0).sum(dtype=np.int64))
         self._former.clear()
         return self._sum
+
+
+def _counts(copies: IntArray) -> CountArray:
+    return np.clip(copies, 0, _MOST_COPIES, out=copies).astype(np.int32)
 
 
 def _never(record: PodRecord) -> int:

@@ -85,7 +85,7 @@ class RepairedPlan(StandingPlan):
     # -- changes of nodes --------------------------------------------------------------------------------------
 
     def _follow_nodes(self, parts_now: Callable[[Reservation], tuple[Part, ...]]) -> None:
-        """Update the usable rows of all requests, and record the rows that have shrunk or have other ends of pods."""
+        """Update the usable rows of all requests; record the rows that have shrunk or have other ends of pods."""
         for reservation in self._reservations.values():
             parts = parts_now(reservation)
             if parts is not reservation.parts:
@@ -134,7 +134,7 @@ class RepairedPlan(StandingPlan):
             cause = SlipCause.NODE_LOST if dead else SlipCause.NODE_CLOSED
             row = (dead or closed)[0]
             return LostWindow(reservation, cause, f"node {name}" if (name := self._state.nodes.names[row]) else "")
-        rows = [row for row in window.rows.tolist() if row >= len(overbooked) or overbooked[row]]
+        rows = window.rows[~_at(~overbooked, window.rows)].tolist()
         if rows and self._future.overbooks(window, rows):
             return LostWindow(reservation, *self._cause(reservation, rows))
         if self._accounts is not None and (account := self._accounts.overdrawn(window)) is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.future import CountArray, FutureMatrix
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Share, Window
 
@@ -171,14 +171,14 @@ def _limits(future: FutureMatrix, parts: Sequence[Part], first: int, last: int) 
         yield domains == number
 
 
-def _room_by_domain(copies: IntArray, domains: IntArray) -> IntArray:
+def _room_by_domain(copies: IntArray | CountArray, domains: IntArray) -> IntArray:
     """Return int64[T, D], the copies that fit into each domain, from int64[T, N]."""
     domain_of_row = domains[: copies.shape[1]]
     order = np.argsort(domain_of_row, kind="stable")
     numbers, begins = np.unique(domain_of_row[order], return_index=True)
     totals = np.zeros((len(copies), int(domains.max(initial=0)) + 1), dtype=np.int64)
     if len(numbers):
-        totals[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1)
+        totals[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1, dtype=np.int64)
     return totals
 
 
@@ -209,7 +209,7 @@ def _fill(
 def _room(future: FutureMatrix, part: Part, first: int, last: int) -> IntArray:
     """Return int64[N]: the number of copies that each row has room for in all slots."""
     copies = future.copies(part.pod_class)
-    room: IntArray = copies[first:last].min(axis=0) * part.rows[: copies.shape[1]]
+    room: IntArray = copies[first:last].min(axis=0).astype(np.int64) * part.rows[: copies.shape[1]]
     return room
 
 
