@@ -11,7 +11,8 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
-from phalanx.scheduling.reservations.copy_counts import CopyCounts
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
@@ -22,7 +23,7 @@ _REBUILD_PART = 4
 _MORE_THAN_ANY = 2**32
 # Amount taken off a row in maintenance: more than any node has.
 _CLOSED = 2**52
-# Number of (class, end) pairs for which the copies of each row are cached.
+# Number of (resource, end) pairs for which the least free amounts of each row are cached.
 _MOST_LEAST = 256
 
 
@@ -42,6 +43,8 @@ class FutureMatrix:
         self._cursor = self._time_cursor = -1
         # Row -> ends int64[P] and amounts int64[P, R] of its pods.
         self._ends: dict[int, tuple[IntArray, IntArray]] = {}
+        # Row -> (end, gang or uid) of its pods with a known end.
+        self._leaving: dict[int, list[tuple[int, GangKey | str]]] = {}
         # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
         self.endless: IntArray = np.zeros(0, dtype=np.int64)
         # Moment -> row -> number of pods that end then.
@@ -63,8 +66,8 @@ class FutureMatrix:
         # Number of changes, and int64[N]: number of the last change of each row.
         self._changes = 0
         self._changed_at: IntArray = np.zeros(0, dtype=np.int64)
-        # (request, slot) -> change number, and int64[N]: copies that fit from now to that slot.
-        self._least: dict[tuple[bytes, int], tuple[int, IntArray]] = {}
+        # (resource, slot) -> change number, and int64[N]: least free amounts from now to that slot.
+        self._least: dict[tuple[int, int], tuple[int, IntArray]] = {}
         #: Returns the latest end of a pod for another reason than its run-time limit; FOREVER for none.
         self.leaves_by: Callable[[PodRecord], int] = _never
 
@@ -139,7 +142,7 @@ class FutureMatrix:
             self.line = line
         self._extent, self._redraw, self._closed_version = extent, False, maintenance.version
         replaced, self._replaced = self._replaced, []
-        if not comparable or (line.shape != former.shape and not _can_carry(former, line, maintenance.active)):
+        if not comparable or (line.shape != former.shape and (maintenance.active or not former.can_carry_to(line))):
             self._free.clear()
             self._counts.clear()
             self._least.clear()
@@ -204,6 +207,7 @@ class FutureMatrix:
 
     def _read_row(self, row: int) -> None:
         former = self._ends.pop(row, None)
+        self._leaving.pop(row, None)
         for end in former[0].tolist() if former is not None else ():
             by_row = self._moments[end]
             by_row[row] -= 1
@@ -211,7 +215,7 @@ class FutureMatrix:
                 del by_row[row]
                 if not by_row:
                     del self._moments[end]
-        ends, usages, endless = [], [], 0
+        ends, usages, leaving, endless = [], [], list[tuple[int, GangKey | str]](), 0
         for record in self._state.pods.on(row):
             end = self.end_of(record)
             if end == FOREVER:
@@ -219,11 +223,14 @@ class FutureMatrix:
             else:
                 ends.append(end)
                 usages.append(record.footprint.usage)
+                leaving.append((end, record.gang.key if record.gang is not None else record.pod.uid))
                 by_row = self._moments.setdefault(end, {})
                 by_row[row] = by_row.get(row, 0) + 1
         self.endless[row] = endless
         if ends:
-            self._ends[row] = (np.array(ends, dtype=np.int64), np.stack(usages))
+            amounts = usages[0][None, :] if len(usages) == 1 else np.stack(usages)
+            self._ends[row] = (np.array(ends, dtype=np.int64), amounts)
+            self._leaving[row] = leaving
 
     def _recount(self, rows: Sequence[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
@@ -335,6 +342,10 @@ class FutureMatrix:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
+    def leaving(self, row: int) -> Sequence[tuple[int, GangKey | str]]:
+        """Return (end, gang or uid) of the pods of a row with a known end."""
+        return self._leaving.get(row, ())
+
     def free(self, column: int) -> IntArray:
         """Return int64[T, N]: the free amounts of one resource."""
         free = self._free.get(column)
@@ -344,13 +355,13 @@ class FutureMatrix:
             self._free[column] = free
         return free
 
-    def copies(self, pod_class: ClassRecord) -> IntArray:
-        """Return int64[T, N]: the number of copies that each row fits in each slot, without filters."""
+    def copies(self, pod_class: ClassRecord) -> CountArray:
+        """Return int32[T, N]: the number of copies that each row fits in each slot, without filters."""
         return self._counts_of(pod_class).copies
 
     def _counts_of(self, pod_class: ClassRecord) -> CopyCounts:
         """Return the counts of a class, with all changes of rows and windows."""
-        key = _request(pod_class)
+        key = request_key(pod_class)
         counts = self._counts.get(key)
         if counts is None:
             rows = np.arange(self._extent, dtype=np.intp)
@@ -376,42 +387,64 @@ class FutureMatrix:
         """Return int64[T]: the number of copies that the rows bool[N] fit together in each slot."""
         return self._counts_of(pod_class).room(rows[: self._extent])
 
-    def _count(self, pod_class: ClassRecord, rows: RowArray, begin: int = 0, end: int | None = None) -> IntArray:
+    def _count(self, pod_class: ClassRecord, rows: RowArray, begin: int = 0, end: int | None = None) -> CountArray:
+        if len(rows) == self._extent and begin == 0 and end is None:
+            return self._count_all(pod_class)
         fits: IntArray | None = None
-        whole = len(rows) == self._extent
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            free = self.free(column)[begin:end]
-            copies = (free if whole else free[:, rows]) // amount
+            copies = self.free(column)[begin:end, rows] // amount
             fits = copies if fits is None else np.minimum(fits, copies, out=fits)
         assert fits is not None  # every pod takes a pod slot
-        return np.maximum(fits, 0, out=fits)
+        return as_counts(fits)
+
+    def _count_all(self, pod_class: ClassRecord) -> CountArray:
+        """Return int32[T, N] of all rows.
+
+        Divisions cost the most: the scarcest resource is first, and others count on rows where they can be scarcer.
+        """
+        columns, amounts = pod_class.columns, pod_class.amounts
+        scarcity = np.argsort(self._state.nodes.idle[columns].sum(axis=1) // amounts, kind="stable")
+        fits: CountArray | None = None
+        for column, amount in zip(columns[scarcity].tolist(), amounts[scarcity].tolist(), strict=True):
+            free = self.free(column)
+            if fits is None:
+                fits = as_counts(free // amount)
+                continue
+            scarcer = np.flatnonzero(
+                self._least_free(column, len(free)) < fits.max(axis=0).astype(np.int64) * amount
+            )
+            if len(scarcer):
+                fits[:, scarcer] = np.minimum(fits[:, scarcer], as_counts(free[:, scarcer] // amount))
+        assert fits is not None  # every pod takes a pod slot
+        return fits
 
     def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
-        key = (_request(pod_class), last)
-        known = self._least.get(key)
-        if known is None:
-            if len(self._least) >= _MOST_LEAST:
-                self._least.clear()
-            copies = self._count_until(pod_class, np.arange(self._extent, dtype=np.intp), last)
-        else:
-            since, copies = known
-            changed = np.flatnonzero(self._changed_at > since)
-            if len(changed):
-                copies[changed] = self._count_until(pod_class, changed, last)
-        self._least[key] = (self._changes, copies)
-        return copies[rows]
-
-    def _count_until(self, pod_class: ClassRecord, rows: RowArray, last: int) -> IntArray:
         fewest: IntArray | None = None
-        whole = len(rows) == self._extent
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            free = self.free(column)[:last]
-            copies = (free if whole else free[:, rows]).min(axis=0) // amount
+            copies = self._least_free(column, last)[rows] // amount
             fewest = copies if fewest is None else np.minimum(fewest, copies)
         assert fewest is not None  # every pod takes a pod slot
         return np.maximum(fewest, 0)
+
+    def _least_free(self, column: int, last: int) -> IntArray:
+        """Return int64[N]: the least free amounts of one resource from now to slot `last`."""
+        free = self.free(column)[:last]
+        known = self._least.get((column, last))
+        if known is None:
+            if len(self._least) >= _MOST_LEAST:
+                self._least.clear()
+            least: IntArray = free.min(axis=0)
+        else:
+            since, least = known
+            if since == self._changes:
+                return least
+            changed = np.flatnonzero(self._changed_at > since)
+            if len(changed):
+                least[changed] = free[:, changed].min(axis=0)
+        self._least[column, last] = (self._changes, least)
+        return least
 
     def copies_beside(
         self,
@@ -490,17 +523,16 @@ class FutureMatrix:
         copies: IntArray = np.maximum((free // pod_class.amounts[:, None]).min(axis=0), 0)
         return copies
 
-    def overbooks(self, window: Window, rows: Sequence[int]) -> bool:
-        """Return whether one of the rows is gone or overcommitted while the window lasts."""
+    def overbooks(self, window: Window, rows: RowArray) -> bool:
+        """Return whether one of the rows of a window is gone or overcommitted while the window lasts."""
+        if (rows >= self._extent).any() or not self._state.nodes.alive[rows].all():
+            return True
         begin, end = self.line.slots(window.start, window.end)
         for share in window.shares:
-            for column in share.pod_class.columns.tolist():
-                free = self.free(column)
-                for row in rows:
-                    if row >= free.shape[1] or not self._state.nodes.alive[row]:
-                        return True
-                    if (share.rows == row).any() and (free[begin:end, row] < 0).any():
-                        return True
+            on_rows = share.rows if rows is window.rows else share.rows[np.isin(share.rows, rows)]
+            for column in share.pod_class.columns.tolist() if len(on_rows) else ():
+                if (self.free(column)[begin:end, on_rows] < 0).any():
+                    return True
         return False
 
     def overbooked(self) -> BoolArray:
@@ -513,13 +545,3 @@ class FutureMatrix:
 
 def _never(record: PodRecord) -> int:
     return FOREVER
-
-
-def _request(pod_class: ClassRecord) -> bytes:
-    """Return the key of all classes with the same amounts."""
-    return pod_class.columns.tobytes() + pod_class.amounts.tobytes()
-
-
-def _can_carry(former: Timeline, line: Timeline, maintenance: bool) -> bool:
-    """Return whether amounts on the former time line can be brought to the new one."""
-    return former.exact is line.exact and line.edges[0] >= former.edges[0] and not maintenance

@@ -57,6 +57,10 @@ class Timeline:
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
         return first, max(last, first + 1)
 
+    def can_carry_to(self, line: Timeline) -> bool:
+        """Return whether amounts on this time line can be brought to a later one."""
+        return self.exact is line.exact and line.edges[0] >= self.edges[0]
+
     def slots_in(self, former: Timeline) -> RowArray:
         """Return int[T]: the slot of a former time line that each slot begins in."""
         slots: RowArray = np.searchsorted(former.moments, self.moments, side="right") - 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.scheduling.reservations.copy_counts import CountArray
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, RowArray, Share, Window
@@ -119,10 +120,11 @@ def _shorts(future: FutureMatrix, part: Part, duration: int, begins: Sequence[in
     return shorts
 
 
-def _lasting(copies: IntArray, rows: BoolArray, stretches: RowArray) -> IntArray:
+def _lasting(copies: IntArray | CountArray, rows: BoolArray, stretches: RowArray) -> IntArray:
     """Return the number of copies that stay free on the rows bool[N] together over each stretch of slots."""
-    ended = np.vstack([copies, np.zeros((1, copies.shape[1]), dtype=np.int64)])
-    lasting: IntArray = np.minimum.reduceat(ended, stretches, axis=0)[::2] @ rows[: copies.shape[1]]
+    ended = np.vstack([copies, np.zeros((1, copies.shape[1]), dtype=copies.dtype)])
+    least = np.minimum.reduceat(ended, stretches, axis=0)[::2, rows[: copies.shape[1]]]
+    lasting: IntArray = least.sum(axis=1, dtype=np.int64)
     return lasting
 
 
@@ -144,7 +146,7 @@ def missing_copies(future: FutureMatrix, part: Part, duration: int, window: Wind
     lacking = int(short[short > 0].min(initial=FOREVER))
     begins = begins[short <= 0]
     if len(begins):
-        copies = future.copies(part.pod_class).copy()
+        copies = future.copies(part.pod_class).astype(np.int64)
         copies[first:last, share.rows] += share.counts
         shortest = part.count - int(_lasting(copies, part.rows, _stretches(edges, begins, duration)).max())
         if shortest <= 0:
@@ -229,14 +231,14 @@ def _limits(future: FutureMatrix, parts: Sequence[Part], first: int, last: int) 
         yield domains == number
 
 
-def _room_by_domain(copies: IntArray, domains: IntArray) -> IntArray:
+def _room_by_domain(copies: IntArray | CountArray, domains: IntArray) -> IntArray:
     """Return int64[T, D], the copies that fit into each domain, from int64[T, N]."""
     domain_of_row = domains[: copies.shape[1]]
     order = np.argsort(domain_of_row, kind="stable")
     numbers, begins = np.unique(domain_of_row[order], return_index=True)
     totals = np.zeros((len(copies), int(domains.max(initial=0)) + 1), dtype=np.int64)
     if len(numbers):
-        totals[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1)
+        totals[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1, dtype=np.int64)
     return totals
 
 
@@ -267,7 +269,7 @@ def _fill(
 def _room(future: FutureMatrix, part: Part, first: int, last: int) -> IntArray:
     """Return int64[N]: the number of copies that each row has room for in all slots."""
     copies = future.copies(part.pod_class)
-    room: IntArray = copies[first:last].min(axis=0) * part.rows[: copies.shape[1]]
+    room: IntArray = copies[first:last].min(axis=0).astype(np.int64) * part.rows[: copies.shape[1]]
     return room
 
 
