@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from random import Random
 
 import pytest
@@ -76,12 +77,12 @@ def disturb(loop: Disturbed, random: Random, until: float) -> None:
     while (when := when + random.expovariate(1 / 900)) < until:
         name, back = f"n{random.randint(1, NODES)}", when + random.uniform(30, 600)
         if random.random() < 0.6:
-            loop.at(when, lambda name=name: loop.cordon(name))
-            loop.at(back, lambda name=name: loop.cordon(name, False))
+            loop.at(when, partial(loop.cordon, name))
+            loop.at(back, partial(loop.cordon, name, False))
         else:
             node = loop.nodes[name]
-            loop.at(when, lambda name=name: loop.lose_node(name))
-            loop.at(back, lambda node=node: loop.set_node(node))
+            loop.at(when, partial(loop.lose_node, name))
+            loop.at(back, partial(loop.set_node, node))
 
 
 def bar(job: LiveJob) -> float:

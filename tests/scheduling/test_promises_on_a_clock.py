@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
@@ -111,7 +112,7 @@ class TestBackfilledUnits:
         loop.submit(50.0, LiveJob("high", 2, 1000, priority=10))
         younger = loop.submit(60.0, LiveJob("younger", 2, 500))
         for member in range(2):
-            loop.at(280.5, lambda member=member: loop.end_pod(f"high-{member}"))
+            loop.at(280.5, partial(loop.end_pod, f"high-{member}"))
         loop.run(279)
         assert {each.name: each.start - BASE > 300 for each in loop.plan.all()} == {
             "gang ns/older": True,

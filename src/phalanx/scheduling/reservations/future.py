@@ -491,17 +491,16 @@ class FutureMatrix:
         copies: IntArray = np.maximum((free // pod_class.amounts[:, None]).min(axis=0), 0)
         return copies
 
-    def overbooks(self, window: Window, rows: Sequence[int]) -> bool:
-        """Return whether one of the rows is gone or overcommitted while the window lasts."""
+    def overbooks(self, window: Window, rows: RowArray) -> bool:
+        """Return whether one of the rows of a window is gone or overcommitted while the window lasts."""
+        if (rows >= self._extent).any() or not self._state.nodes.alive[rows].all():
+            return True
         begin, end = self.line.slots(window.start, window.end)
         for share in window.shares:
-            for column in share.pod_class.columns.tolist():
-                free = self.free(column)
-                for row in rows:
-                    if row >= free.shape[1] or not self._state.nodes.alive[row]:
-                        return True
-                    if (share.rows == row).any() and (free[begin:end, row] < 0).any():
-                        return True
+            on_rows = share.rows if rows is window.rows else share.rows[np.isin(share.rows, rows)]
+            for column in share.pod_class.columns.tolist() if len(on_rows) else ():
+                if (self.free(column)[begin:end, on_rows] < 0).any():
+                    return True
         return False
 
     def overbooked(self) -> BoolArray:

@@ -85,7 +85,7 @@ class RepairedPlan(StandingPlan):
     # -- changes of nodes --------------------------------------------------------------------------------------
 
     def _follow_nodes(self, parts_now: Callable[[Reservation], tuple[Part, ...]]) -> None:
-        """Update the usable rows of all requests, and record the rows that have shrunk or have other ends of pods."""
+        """Update the usable rows of all requests; record rows that have shrunk or whose pods have other ends."""
         for reservation in self._reservations.values():
             parts = parts_now(reservation)
             if parts is not reservation.parts:
@@ -134,9 +134,9 @@ class RepairedPlan(StandingPlan):
             cause = SlipCause.NODE_LOST if dead else SlipCause.NODE_CLOSED
             row = (dead or closed)[0]
             return LostWindow(reservation, cause, f"node {name}" if (name := self._state.nodes.names[row]) else "")
-        rows = [row for row in window.rows.tolist() if row >= len(overbooked) or overbooked[row]]
-        if rows and self._future.overbooks(window, rows):
-            return LostWindow(reservation, *self._cause(reservation, rows))
+        rows = window.rows[~_at(~overbooked, window.rows)]
+        if len(rows) and self._future.overbooks(window, rows):
+            return LostWindow(reservation, *self._cause(reservation, rows.tolist()))
         if self._accounts is not None and (account := self._accounts.overdrawn(window)) is not None:
             return LostWindow(reservation, SlipCause.QUOTA_CHANGED, account.label)
         if window.start + _LATE_TURN < self._now:
@@ -284,8 +284,7 @@ class RepairedPlan(StandingPlan):
         """Reserve a window again if it fits; return whether it does."""
         self._put_on(window)
         self._catch_up()
-        rows = window.rows.tolist()
-        if not self._future.overbooks(window, rows) and (
+        if not self._future.overbooks(window, window.rows) and (
             self._accounts is None or self._accounts.overdrawn(window) is None
         ):
             return True

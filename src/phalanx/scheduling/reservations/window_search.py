@@ -44,7 +44,9 @@ def earliest_window(
     All parts share one moment: the latest of their own first moments is not enough. The scarcest part is placed
     first, each on the rows that it fills up best. `future` is unchanged afterwards.
     """
-    ordered = sorted(parts, key=lambda part: (_scarcity(future, part), part.pod_class.number))
+    ordered = list(parts)
+    if len(ordered) > 1:
+        ordered.sort(key=lambda part: (_scarcity(future, part), part.pod_class.number))
     begins, lacking = _candidates(future, ordered, duration, before, not_before)
     for begin in begins:
         start = max(future.line.edges[begin], not_before)
