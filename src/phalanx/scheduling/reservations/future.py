@@ -187,7 +187,7 @@ class FutureMatrix:
                     end = bisect_left(line.edges, former.edges[following])
                 self._add(window, begin, end, 1)
                 for counts in self._counts.values():
-                    counts.outdated[window.rows] = True
+                    counts.outdate(window.rows)
         return rows
 
     def _changed_rows(self) -> list[int] | None:
@@ -234,7 +234,7 @@ class FutureMatrix:
         for free, profile in zip(self._free.values(), self._profiles([*self._free], chosen), strict=True):
             free[:, chosen] = profile
         for counts in self._counts.values():
-            counts.outdated[chosen] = True
+            counts.outdate(chosen)
 
     def _profiles(self, columns: Sequence[int], rows: RowArray) -> list[IntArray]:
         """Return int64[T, rows] of each resource: its free amounts on the rows."""
@@ -362,9 +362,8 @@ class FutureMatrix:
             if len(rows):
                 begin, end = self.line.slots(window.start, window.end)
                 counts.replace(rows, begin, end, self._count(pod_class, rows, begin, end))
-        rows = np.flatnonzero(counts.outdated)
-        if len(rows):
-            counts.outdated[rows] = False
+        if counts.stale:
+            rows = counts.pop_outdated()
             counts.replace(rows, 0, len(self.line), self._count(pod_class, rows))
         return counts
 

@@ -18,7 +18,7 @@ from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import AmountShare, Part, RowArray, Window
-from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window
+from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window, missing_copies
 
 #: Number of slips that a reservation stores.
 _REMEMBERED = 8
@@ -406,6 +406,11 @@ class RepairedPlan(StandingPlan):
                 continue
             if not stopped and reservation.start > self._now and self._may_move(reservation):
                 grown = self._grown(reservation)
+                if (lacking := self._missing(reservation)) is not None:
+                    reservation.lacks = (self._future.drawn, grown + lacking)
+                    self._hold(reservation)
+                    stopped = out_of_time()
+                    continue
                 self._take_off(reservation.window)
                 result = self._find(reservation.parts, reservation.duration, reservation.start)
                 former, earlier, window = reservation.window, result.window, None
@@ -425,6 +430,12 @@ class RepairedPlan(StandingPlan):
             self._hold(reservation)
         if not stopped:
             self._compressed_at = self._moment()
+
+    def _missing(self, reservation: Reservation) -> int | None:
+        """Return the number of copies that the unit lacks to start earlier; None if a search is needed."""
+        if len(reservation.parts) > 1 or reservation.promised <= self._now:
+            return None
+        return missing_copies(self._future, reservation.parts[0], reservation.duration, reservation.window)
 
     def _start_now(self, reservation: Reservation, rest: list[Reservation]) -> Window | None:
         """Reserve a window from now on for a late unit, where only windows of lower rank are in its way.
