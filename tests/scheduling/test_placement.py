@@ -32,6 +32,9 @@ POLICIES = {
     "mixed": "[{name: predicates}, {name: nodeorder, arguments: {tainttoleration.weight: 7}},"
     " {name: binpack, arguments: {binpack.weight: 2, binpack.cpu: 3, binpack.resources: nvidia.com/gpu,"
     " binpack.resources.nvidia.com/gpu: 5}}]",
+    "spread GPUs": "[{name: predicates}, {name: nodeorder, arguments: {gpupacking.weight: 0}}]",
+    "pack GPUs only": "[{name: predicates}, {name: nodeorder, arguments: {gpupacking.weight: 2,"
+    " leastrequested.weight: 0, balancedresource.weight: 0}}]",
     "strategy": "[{name: predicates}, {name: resource-strategy-fit, arguments: {resources:"
     " {cpu: {type: LeastAllocated, weight: 2}, nvidia.com/*: {type: MostAllocated, weight: 3}}}}]",
     "indifferent": "[{name: predicates}]",
@@ -120,7 +123,7 @@ class World:
             "pods": draw.choice([3, 110]),
             "cpu": draw.choice([0, 4000, 8000, 8000]),
             "memory": draw.choice([8, 16, 16]) * 2**30,
-            "nvidia.com/gpu": draw.choice([0, 0, 8]),
+            "nvidia.com/gpu": draw.choice([0, 0, 2, 8, 16]),
         }
         labels = {"zone": draw.choice("abc")} if draw.random() < 0.8 else {}
         taints = [(), (), (Taint("soft", effect="PreferNoSchedule"),), (Taint("hard"),)]
@@ -298,6 +301,25 @@ def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     return least + balanced
 
 
+def expected_with_gpus(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
+    """Return 100 / (1 + idle cards / 8) for pods with GPUs, with up to 1.6 cards more for missing idle CPU. Other
+    pods lose 90 points on nodes with GPUs, and up to 100 more for eight cards.
+    """
+    node = nodes.nodes[row]
+    assert node is not None
+    offered, requests = dict(node.allocatable), dict(cls.spec.requests)
+    gpus, cpu = offered.get("nvidia.com/gpu", 0), offered.get("cpu", 0)
+    if "nvidia.com/gpu" not in requests:
+        return expected_nodeorder(nodes, cls, row) - (90 * (gpus > 0) + 100 * min(gpus / 8, 1.0))
+    after = {
+        name: int(nodes.used[nodes.space.column(name), row]) + requests.get(name, 0)
+        for name in ("cpu", "nvidia.com/gpu")
+    }
+    used, busy = after["nvidia.com/gpu"] / gpus if gpus else 0.0, after["cpu"] / cpu if cpu else 0.0
+    idle = (1 - used) * gpus + 1.6 * max(busy - used, 0.0)
+    return 100 / (1 + max(idle, 0.0) / 8)
+
+
 def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     """Return 100 x sum of weight x (used + request) / allocatable over the requested resources, by the sum of
     weights.
@@ -316,7 +338,8 @@ def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
 @pytest.mark.parametrize(
     ("plugins", "formula"),
     [
-        ("[{name: nodeorder}]", expected_nodeorder),
+        ("[{name: nodeorder, arguments: {gpupacking.weight: 0}}]", expected_nodeorder),
+        ("[{name: nodeorder}]", expected_with_gpus),
         (
             "[{name: binpack, arguments: {binpack.weight: 2, binpack.cpu: 3, binpack.resources: nvidia.com/gpu,"
             " binpack.resources.nvidia.com/gpu: 5}}]",

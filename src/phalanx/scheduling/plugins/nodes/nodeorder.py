@@ -1,4 +1,7 @@
-"""Plugin `nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8)."""
+"""Plugin `nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8).
+
+GPUs are scarce: pods that request GPUs are packed, and all other pods avoid nodes with GPUs (decision 046).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,44 @@ import numpy as np
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
 from phalanx.cluster.nodes.labels import term_matches
 from phalanx.model.selectors import tolerates
-from phalanx.plugin import Arguments, BoolArray, ClassRecord, FloatArray, InterPodRules, Load, NodeTable, Plugin
+from phalanx.plugin import (
+    CPU_COLUMN,
+    Arguments,
+    BoolArray,
+    ClassRecord,
+    FloatArray,
+    InterPodRules,
+    Load,
+    NodeTable,
+    Plugin,
+)
+
+# Scores are updated for changed nodes only, so they depend on no other node: this is the usual number of cards of a
+# node, not the largest one of the cluster. A pod gets half of the points where so many cards are left idle.
+_USUAL_CARDS = 8.0
+_POINTS = 100.0
+# Cards that count as idle in addition where all GPUs are idle and no CPU is. At 100 % load of the openb trace,
+# 94.3 % of the GPUs are allocated with 0, 94.8 % with 1.6, and 94.7 % with 3.
+_STRANDED = 1.6
+# Points that a node with GPUs loses for pods without, and further ones up to the usual number of cards. The first
+# are about as much as an idle node gains over a full one by LeastAllocated; the sum is less than a preferred node
+# affinity gives.
+_AVOIDED, _BY_CARDS = 90.0, 100.0
 
 
 class NodeOrder(Plugin):
-    """Weighted sum of scores from 0 to 100."""
+    """Weighted sum of scores from 0 to 100.
+
+    Pods that request GPUs get points for packing instead of LeastAllocated and BalancedAllocation, and all other
+    pods avoid nodes with GPUs. With `gpupacking.weight: 0` all scores are those of kube-scheduler.
+    """
 
     name = "nodeorder"
     without_effect = ("selectorspread.weight",)
     arguments = (
         "balancedresource.weight",
         "dynamicresources.weight",
+        "gpupacking.weight",
         "imagelocality.weight",
         "leastrequested.weight",
         "mostrequested.weight",
@@ -36,6 +66,7 @@ class NodeOrder(Plugin):
         self._taint = arguments.integer("tainttoleration.weight", 3)
         self._images = arguments.integer("imagelocality.weight", 1)
         self._claims = arguments.integer("dynamicresources.weight", 2)
+        self._packing = arguments.integer("gpupacking.weight", 1, least=0)
         self.inter_pod_rules = InterPodRules(
             affinity_weight=arguments.integer("podaffinity.weight", 2),
             spread_weight=arguments.integer("podtopologyspread.weight", 2),
@@ -49,6 +80,46 @@ class NodeOrder(Plugin):
         )
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        total: FloatArray | float | None = None
+        packs = bool(self._packing and load.nodes.space.cards)
+        if packs:
+            total = self._packing_points(pod_class, load)
+        if total is None:
+            total = self._spreading_points(pod_class, load)
+            if packs and not (pod_class.spec.claims or pod_class.spec.devices):
+                total = total - self._avoidance_points(load)
+        if self._claims and pod_class.spec.claims:
+            total = total + self._claim_points(pod_class, load)
+        return total
+
+    def _packing_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | None:
+        """Return the points for a pod that requests GPUs; None for other pods.
+
+        They fall with the number of cards that the pod leaves idle, and with idle GPUs without idle CPU.
+        """
+        result: FloatArray | None = None
+        usage = pod_class.footprint.usage
+        for column, card in load.nodes.space.cards.items():
+            if usage[column] <= 0:
+                continue
+            used = load.fraction(column)
+            idle = (1.0 - used) * load.offered(column) / card
+            idle += np.maximum(load.fraction(CPU_COLUMN) - used, 0.0) * _STRANDED
+            points = _POINTS * self._packing / (1.0 + np.maximum(idle, 0.0) / _USUAL_CARDS)
+            result = points if result is None else np.minimum(result, points)
+        return result
+
+    def _avoidance_points(self, load: Load) -> FloatArray | float:
+        """Return the points that nodes lose for a pod without GPUs, by the number of their cards."""
+        result: FloatArray | float = 0.0
+        for column, card in load.nodes.space.cards.items():
+            cards = load.offered(column) / card
+            points = (cards > 0) * _AVOIDED + np.minimum(cards / _USUAL_CARDS, 1.0) * _BY_CARDS
+            result = np.maximum(result, points)
+        return result * self._packing
+
+    def _spreading_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        """Return LeastAllocated or MostAllocated, and BalancedAllocation."""
         total: FloatArray | float = 0.0
         if self._least_weight or self._most_weight:
             used = load.scored()
@@ -63,8 +134,6 @@ class NodeOrder(Plugin):
             before = load.processor_and_memory_before()
             gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
             total = total + (gain * 25.0 + 75.0) * self._balanced
-        if self._claims and pod_class.spec.claims:
-            total = total + self._claim_points(pod_class, load)
         return total
 
     def _claim_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
