@@ -154,3 +154,12 @@ def test_most_allocated_pods_without_gpus_avoid_nodes_with_gpus_too() -> None:
     policy = with_arguments("leastrequested.weight: 0", "mostrequested.weight: 1")
     scenario = cluster(policy).pods("web", 4, cpu=2).run()
     assert scenario.spread("web") == {"cpu-1": 4}
+
+
+def test_node_whose_device_plugin_reports_its_gpus_late_is_avoided_from_then_on() -> None:
+    scenario = Scenario().node("a", cpu=16).node("b", cpu=16).pods("web", 2, cpu=1).run()
+    assert scenario.spread("web") == {"a": 1, "b": 1}
+    scenario.node("a", cpu=16, gpu=8).pods("more", 4, cpu=1).run()
+    assert scenario.spread("more") == {"b": 4}
+    scenario.node("a", cpu=16).pods("last", 3, cpu=1).run()
+    assert scenario.spread("last") == {"a": 3}

@@ -302,15 +302,13 @@ def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
 
 
 def expected_with_gpus(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
-    """Return 100 / (1 + idle cards / 8) for pods with GPUs, with up to 1.6 cards more for missing idle CPU. Other
-    pods lose 90 points on nodes with GPUs, and up to 100 more for eight cards.
-    """
+    """Return 100 / (1 + idle cards / 8) for pods with GPUs, with up to 1.6 cards more for missing idle CPU."""
     node = nodes.nodes[row]
     assert node is not None
     offered, requests = dict(node.allocatable), dict(cls.spec.requests)
     gpus, cpu = offered.get("nvidia.com/gpu", 0), offered.get("cpu", 0)
     if "nvidia.com/gpu" not in requests:
-        return expected_nodeorder(nodes, cls, row) - (90 * (gpus > 0) + 100 * min(gpus / 8, 1.0))
+        return expected_nodeorder(nodes, cls, row)
     after = {
         name: int(nodes.used[nodes.space.column(name), row]) + requests.get(name, 0)
         for name in ("cpu", "nvidia.com/gpu")
@@ -333,6 +331,26 @@ def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
         if weight and offered.get(name):
             total += weight * (int(nodes.used[nodes.space.column(name), row]) + amount) / offered[name]
     return 2 * 100 * total / weights if weights else 0.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pods_without_gpus_lose_points_for_the_gpus_of_a_node_as_it_changes(seed: int) -> None:
+    world = World(seed, size=40)
+    policies = ["[{name: nodeorder}]", "[{name: nodeorder, arguments: {gpupacking.weight: 0}}]"]
+    pipes = [
+        PluginRuntime(load_policy(f"actions: allocate\ntiers: [{{plugins: {plugins}}}]")) for plugins in policies
+    ]
+    nodes, placers = world.state.nodes, [build_placer(pipe, world.state.nodes) for pipe in pipes]
+    cls = world.state.classes.record(PodClass(requests=(("cpu", 250),), scored_cpu=250, scored_memory=100))
+    for _ in range(20):
+        world.change()
+        nodes.widen()
+        with_gpus, without = (placer.class_view(cls).base for placer in placers)
+        for row in np.flatnonzero(without > NOWHERE).tolist():
+            node = nodes.nodes[row]
+            assert node is not None
+            gpus = dict(node.allocatable).get("nvidia.com/gpu", 0)
+            assert without[row] - with_gpus[row] == pytest.approx(90 * (gpus > 0) + 100 * min(gpus / 8, 1.0))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -38,8 +38,8 @@ class ClassRecord:
     `columns` are the requested resources (the pod slot included) and `amounts` their amounts: only these are
     compared with idle amounts, as in kube-scheduler's NodeResourcesFit. `min_idle` int64[R, 1] has the same for all
     resources at once: the idle amounts that one copy needs, NOTHING for resources that it does not request.
-    `allocators` are the node allocators of its pods, `affinity` is their profile. The feasible nodes of a `dynamic`
-    class depend on the places of other pods.
+    `gpu_columns` are those of `columns` that are GPUs. `allocators` are the node allocators of its pods, `affinity`
+    is their profile. The feasible nodes of a `dynamic` class depend on the places of other pods.
     """
 
     __slots__ = (
@@ -50,6 +50,7 @@ class ClassRecord:
         "amounts",
         "columns",
         "footprint",
+        "gpu_columns",
         "min_idle",
         "number",
         "spec",
@@ -62,6 +63,7 @@ class ClassRecord:
         footprint: Footprint,
         allocators: tuple[NodeAllocator, ...] = (),
         profile: AffinityProfile = NO_AFFINITY,
+        cards: Container[int] = (),
     ) -> None:
         self.number = number
         self.affinity = profile
@@ -70,6 +72,7 @@ class ClassRecord:
         self.spec = pod_class
         self.footprint = footprint
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
+        self.gpu_columns = tuple(column for column in self.columns.tolist() if column in cards)
         self.amounts: IntArray = footprint.usage[self.columns]
         self.min_idle: IntArray = _min_idle(footprint.usage)
 
@@ -114,7 +117,7 @@ class ClassTable:
         if record is None:
             footprint = self.footprint(pod_class.requests, pod_class)
             allocators = tuple(allocator for allocator in self._allocators if allocator.concerns(pod_class))
-            created = ClassRecord(self._next, pod_class, footprint, allocators, profile)
+            created = ClassRecord(self._next, pod_class, footprint, allocators, profile, self._space.cards)
             record = self._classes[pod_class, profile] = created
             self._next += 1
         return record

@@ -80,61 +80,39 @@ class NodeOrder(Plugin):
         )
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
-        total: FloatArray | float | None = None
-        packs = bool(self._packing and load.nodes.space.cards)
-        if packs:
-            total = self._packing_points(pod_class, load)
-        if total is None:
-            total = self._spreading_points(pod_class, load)
-            if packs and not (pod_class.spec.claims or pod_class.spec.devices):
-                total = total - self._avoidance_points(load)
+        total: FloatArray | float = 0.0
+        if self._packing and pod_class.gpu_columns:
+            total = self._packing_points(pod_class.gpu_columns, load)
+        else:
+            if self._least_weight or self._most_weight:
+                used = load.scored()
+                # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
+                total = (used[0] + used[1]) * (
+                    50.0 * (self._most_weight - self._least_weight)
+                ) + 100.0 * self._least_weight
+            if self._balanced and not pod_class.spec.best_effort:
+                # BalancedAllocation 1.36: 75 without change, more if the pod balances CPU and memory. The standard
+                # deviation of two fractions is half their difference.
+                after = load.processor_and_memory()
+                before = load.processor_and_memory_before()
+                gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
+                total = total + (gain * 25.0 + 75.0) * self._balanced
         if self._claims and pod_class.spec.claims:
             total = total + self._claim_points(pod_class, load)
         return total
 
-    def _packing_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | None:
-        """Return the points for a pod that requests GPUs; None for other pods.
-
-        They fall with the number of cards that the pod leaves idle, and with idle GPUs without idle CPU.
+    def _packing_points(self, columns: tuple[int, ...], load: Load) -> FloatArray:
+        """Return points that fall with the number of cards that the pod leaves idle, and with idle GPUs beside busy
+        CPUs.
         """
-        result: FloatArray | None = None
-        usage = pod_class.footprint.usage
-        for column, card in load.nodes.space.cards.items():
-            if usage[column] <= 0:
-                continue
+        busy, parts = load.fraction(CPU_COLUMN), list[FloatArray]()
+        for column in columns:
             used = load.fraction(column)
-            idle = (1.0 - used) * load.offered(column) / card
-            idle += np.maximum(load.fraction(CPU_COLUMN) - used, 0.0) * _STRANDED
-            points = _POINTS * self._packing / (1.0 + np.maximum(idle, 0.0) / _USUAL_CARDS)
-            result = points if result is None else np.minimum(result, points)
-        return result
-
-    def _avoidance_points(self, load: Load) -> FloatArray | float:
-        """Return the points that nodes lose for a pod without GPUs, by the number of their cards."""
-        result: FloatArray | float = 0.0
-        for column, card in load.nodes.space.cards.items():
-            cards = load.offered(column) / card
-            points = (cards > 0) * _AVOIDED + np.minimum(cards / _USUAL_CARDS, 1.0) * _BY_CARDS
-            result = np.maximum(result, points)
-        return result * self._packing
-
-    def _spreading_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
-        """Return LeastAllocated or MostAllocated, and BalancedAllocation."""
-        total: FloatArray | float = 0.0
-        if self._least_weight or self._most_weight:
-            used = load.scored()
-            # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
-            total = (used[0] + used[1]) * (
-                50.0 * (self._most_weight - self._least_weight)
-            ) + 100.0 * self._least_weight
-        if self._balanced and not pod_class.spec.best_effort:
-            # BalancedAllocation 1.36: 75 without change, more if the pod balances CPU and memory. The standard
-            # deviation of two fractions is half their difference.
-            after = load.processor_and_memory()
-            before = load.processor_and_memory_before()
-            gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
-            total = total + (gain * 25.0 + 75.0) * self._balanced
-        return total
+            idle = (1.0 - used) * (load.offered(column) / load.nodes.space.cards[column])
+            idle += np.maximum(busy - used, 0.0) * _STRANDED
+            parts.append(_POINTS * self._packing / (1.0 + np.maximum(idle, 0.0) / _USUAL_CARDS))
+        lowest: FloatArray = np.minimum.reduce(parts)
+        return lowest
 
     def _claim_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         """Return DynamicResources: nodes that serve earlier alternatives of the pod's claims are better."""
@@ -150,6 +128,7 @@ class NodeOrder(Plugin):
             self._affinity_points(pod_class, nodes, mask) if self._affinity else None,
             self._taint_points(pod_class, nodes, mask) if self._taint else None,
             self._image_points(pod_class, nodes) if self._images else None,
+            self._avoidance_points(pod_class, nodes) if self._packing and nodes.space.cards else None,
         )
         stated: list[FloatArray] = [part for part in parts if part is not None]
         if not stated:
@@ -165,6 +144,18 @@ class NodeOrder(Plugin):
             return None
         result: FloatArray = points.astype(np.float64) * self._images
         return result
+
+    def _avoidance_points(self, pod_class: ClassRecord, nodes: NodeTable) -> FloatArray | None:
+        """Return the points, at most 0, that nodes lose by the number of their GPUs for pods without GPUs."""
+        if pod_class.gpu_columns or pod_class.spec.claims or pod_class.spec.devices:
+            return None
+        cards = np.zeros(nodes.capacity)
+        for column, card in nodes.space.cards.items():
+            np.maximum(cards, nodes.allocatable[column] / card, out=cards)
+        if not cards.any():
+            return None
+        lost: FloatArray = (cards > 0) * _AVOIDED + np.minimum(cards / _USUAL_CARDS, 1.0) * _BY_CARDS
+        return lost * -float(self._packing)
 
     def _affinity_points(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """Return the sum of the weights of matching preferred terms, normalised to the best node."""
