@@ -76,6 +76,15 @@ def return_room(pods: Pods, nodes: NodeTable, uid: str, node: str) -> None:
     pods.placeholders.end_at(placeholder.uid, claim.until)
 
 
+def end_former_claim(pods: Pods, nodes: NodeTable, uid: str) -> None:
+    """End the claim of a deleted pod whose uid is added again, so that its room is not lost with a new claim."""
+    claim = pods.placeholders.claims[uid]
+    if claim.final:
+        pods.placeholders.drop_claim(uid)
+    else:
+        return_room(pods, nodes, uid, claim.node)
+
+
 def claimed_instead(pods: Pods, gang: GangRecord | None) -> str | None:
     """Return the uid of a placed pod that has claimed a placeholder of the gang; None if there is none.
 

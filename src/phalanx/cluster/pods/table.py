@@ -10,7 +10,14 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.claims import awaits_room, claim_room, claimed_instead, return_room, room_for
+from phalanx.cluster.pods.claims import (
+    awaits_room,
+    claim_room,
+    claimed_instead,
+    end_former_claim,
+    return_room,
+    room_for,
+)
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
@@ -73,6 +80,8 @@ class PodTable(dict[str, PodRecord]):
             return
         record = self.get(pod.uid)
         if record is None:
+            if pod.uid in self.placeholders.claims:
+                end_former_claim(self, self._nodes, pod.uid)
             record = self._add(pod, pod.nominated_node)
             if self.placeholders and awaits_room(record) and pod.gang:
                 self._claim_room(record)
