@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -11,6 +12,7 @@ from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.placeholders import Placeholders, RoomClaim
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import IntArray
+from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod
 
 
@@ -62,6 +64,18 @@ def claim_room(pods: Pods, nodes: NodeTable, room: PodRecord, record: PodRecord)
     pods.delete(room.pod.uid)
     if nomination is not None:
         pods.nominate(record, nodes.row(node), Nomination(until=until, held=True))
+
+
+def claim_at_arrival(pods: Pods, nodes: NodeTable, gangs: Mapping[GangKey, GangRecord], record: PodRecord) -> None:
+    """Let a new pod claim the room that is held for it, if there is any."""
+    gang = record.gang
+    if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
+        gang = gangs.get(gang.spec.expected_by)
+    elif gang is not None and gang.spec is not None and len(gang.members) <= gang.spec.min_member:
+        return
+    room = room_for(nodes, gang, record) if gang is not None else None
+    if room is not None:
+        claim_room(pods, nodes, room, record)
 
 
 def return_room(pods: Pods, nodes: NodeTable, uid: str, node: str) -> None:
