@@ -29,7 +29,7 @@ _URGENCY = (
 
 def start(row: GangRow, now: float) -> str:
     """Format the start of a gang: `<= 12m0s` if promised, or `overdue`; `~ 12m0s` if planned; `now` if the last dry
-    places it.
+    run places the gang.
     """
     if row.forecast == PlacementForecast.STARTS_NOW:
         return "now"
