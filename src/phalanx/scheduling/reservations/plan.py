@@ -446,6 +446,13 @@ class ReservationPlan(StandingPlan):
             self._drop(reservation)
             self.starts.lose(reservation)
 
+    def lose(self, key: UnitKey, cause: SlipCause) -> None:
+        """End the reservation of a unit that cannot start at any time now."""
+        reservation = self._reservations[key]
+        self._catch_up()
+        self._take_off(reservation.window)
+        self._move(reservation, None, cause, "")
+
     def _drop(self, reservation: Reservation) -> None:
         del self._reservations[reservation.key]
         self.version += 1

@@ -23,6 +23,7 @@ from phalanx.scheduling.start_reservations.rehearsed_note import rehearsed_note
 from phalanx.scheduling.start_reservations.turns import (
     beside_the_plan,
     due_units,
+    lose_incomplete,
     next_in_line,
     promises,
     reserve_start,
@@ -154,13 +155,15 @@ class StartReservations(CyclePlugin):
             self._retry_at = None
 
     def revise(self, session: Session) -> None:
-        """Sample forecasts.
+        """End reservations of incomplete units, and sample forecasts.
 
         Request another cycle if reservations have changed: other units can start now, or get another start.
         """
         plan = self.plan
         if plan is None:
             return
+        if session.plan.complete:
+            lose_incomplete(session, plan)
         interval = plan.settings.forecast_every
         due = bool(interval) and session.plan.complete and session.now >= self._forecast_at
         plan_of_cycle = session.plan

@@ -20,7 +20,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.reservations.reservation import Reservation
+from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
 from phalanx.scheduling.reservations.stored import StoredReservation, shares_of, stored
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
@@ -195,6 +195,15 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
             is not None
         )
+
+
+def lose_incomplete(session: Session, plan: ReservationPlan) -> None:
+    """End the reservations of units that wait for a change of their own, for a missing member for example."""
+    queue = session.queue
+    for reservation in plan.all():
+        key = reservation.key
+        if queue.waits(key) and queue.demand_of(key) is None and not queue.awaits_turn(key):
+            plan.lose(key, SlipCause.DEMAND_CHANGED)
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
