@@ -36,7 +36,7 @@ def differences(cluster: SoakCluster) -> str:
             break
         plan = scheduler.cycle(cluster.clock)
         decided += [f"binds {bind.name} to {bind.node}" for bind in plan.binds]
-        if plan.evictions and arriving:
+        if plan.evictions and (arriving or _awaits_a_retry(cluster)):
             return ""
         decided += [f"evicts {evict.name} ({evict.reason})" for evict in plan.evictions]
         decided += [f"admits {admit.gang.name}" for admit in plan.admissions]
@@ -49,6 +49,12 @@ def _differs_by_time(cluster: SoakCluster) -> bool:
     """Return whether a victim is overdue: each process has waited for it since another moment."""
     records = cluster.state.pods.values()
     return any(record.pod.terminating and record.pod.leaves + PATIENCE <= cluster.clock for record in records)
+
+
+def _awaits_a_retry(cluster: SoakCluster) -> bool:
+    """Return whether the API has refused an eviction: only this process knows it, the API refuses the next one
+    too."""
+    return any(record.no_eviction_until > cluster.clock for record in cluster.state.pods.values())
 
 
 def _has_unstored_room(cluster: SoakCluster) -> bool:
