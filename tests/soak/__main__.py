@@ -26,12 +26,18 @@ def main() -> int:
     stated.add_argument("--seed", type=int, default=0, help="of the first life; each has the next one")
     stated.add_argument("--report", type=Path, default=Path(), help="where stories of faults are written")
     stated.add_argument("--replay", type=Path, help="a story to live again")
-    stated.add_argument("--mutations", action="store_true", help="check that the soak finds bugs put into the code")
+    stated.add_argument(
+        "--mutations",
+        nargs="?",
+        const="",
+        metavar="WORD",
+        help="check that the soak finds bugs put into the code; with WORD those with this word in their name",
+    )
     stated.add_argument("--unshrunk", action="store_true", help="write the stories of faults as they were drawn")
     stated.add_argument("--first", action="store_true", help="stop at the first fault, and do not shrink it")
     chosen = stated.parse_args()
-    if chosen.mutations:
-        return 1 if unnoticed(min(chosen.steps, MOST_STEPS), chosen.seed) else 0
+    if chosen.mutations is not None:
+        return 1 if unnoticed(min(chosen.steps, MOST_STEPS), chosen.seed, chosen.mutations) else 0
     if chosen.replay is not None:
         life = relive(read(chosen.replay))
         print(life.fault or "nothing goes wrong any more")

@@ -25,7 +25,10 @@ def differences(cluster: SoakCluster) -> str:
 
     All writes of the present process have arrived: bindings, nominations, evictions and admissions.
     """
-    if _differs_by_time(cluster) or _has_unstored_room(cluster):
+    if (
+        any(why(cluster) for why in (_differs_by_time, _has_unstored_room, _has_pods_without_node))
+        or cluster.lost_marks
+    ):
         return ""
     state, scheduler = next_process(cluster)
     # A binding that arrives is a change: from then on its pod can be a victim, and its run time begins.
@@ -35,6 +38,8 @@ def differences(cluster: SoakCluster) -> str:
         if scheduler.idle:
             break
         plan = scheduler.cycle(cluster.clock)
+        if any(bind.gang in cluster.lost_marks for bind in plan.binds):
+            return ""
         decided += [f"binds {bind.name} to {bind.node}" for bind in plan.binds]
         if plan.evictions and (arriving or _awaits_a_retry(cluster)):
             return ""
@@ -49,6 +54,13 @@ def _differs_by_time(cluster: SoakCluster) -> bool:
     """Return whether a victim is overdue: each process has waited for it since another moment."""
     records = cluster.state.pods.values()
     return any(record.pod.terminating and record.pod.leaves + PATIENCE <= cluster.clock for record in records)
+
+
+def _has_pods_without_node(cluster: SoakCluster) -> bool:
+    """Return whether the node of a pod was removed: the garbage collector of pods is about to delete the pod."""
+    return any(
+        record.row < 0 and (record.pod.node or record.assumed_node) for record in cluster.state.pods.values()
+    )
 
 
 def _awaits_a_retry(cluster: SoakCluster) -> bool:

@@ -38,10 +38,11 @@ def mutate(mutation: Mutation, package: Path) -> None:
     path.write_text(text.replace(mutation.right, mutation.wrong), "utf-8")
 
 
-def unnoticed(steps: int, seed: int) -> list[str]:
-    """Run the soak once for each mutation; print after how many steps it is found, and return the others."""
+def unnoticed(steps: int, seed: int, word: str = "") -> list[str]:
+    """Run the soak once for each mutation with `word` in its name; print after how many steps it is found, and
+    return the others."""
     missed = []
-    for mutation in MUTATIONS:
+    for mutation in [each for each in MUTATIONS if word in each.name]:
         begun = time.monotonic()
         found = trial(mutation, steps, seed)
         outcome = f"{found.steps:,} steps: {found.fault[:160]}" if found is not None else "NOT FOUND"
