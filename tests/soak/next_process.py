@@ -25,10 +25,7 @@ def differences(cluster: SoakCluster) -> str:
 
     All writes of the present process have arrived: bindings, nominations, evictions and admissions.
     """
-    if (
-        any(why(cluster) for why in (_differs_by_time, _has_unstored_room, _has_pods_without_node))
-        or cluster.lost_marks
-    ):
+    if any(why(cluster) for why in (_differs_by_time, _has_unstored_room, _has_pods_without_node)):
         return ""
     state, scheduler = next_process(cluster)
     # A binding that arrives is a change: from then on its pod can be a victim, and its run time begins.
