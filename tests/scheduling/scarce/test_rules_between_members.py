@@ -61,5 +61,6 @@ def test_gang_with_rules_between_members_starts_if_and_only_if_nodes_suffice(see
         pod_class = PodClass(peers=peers)
         world.pod(name, gang="g", cpu=cpu, pod_class=pod_class, more={"labels": (("app", app),)})
     world.run()
-    possible = can_place_all(wants, tuple((cpu, ()) for cpu in cpus), allocations)
+    empty: Free = tuple((cpu, ()) for cpu in cpus)
+    possible = can_place_all(wants, empty, allocations)
     assert len(world.placed()) == (len(wants) if possible else 0), (cpus, dict(zip(names, wants, strict=True)))
