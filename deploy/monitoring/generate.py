@@ -256,6 +256,27 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
         ),
         _graph("Dropped events within an hour", "sum(increase(phalanx_events_dropped_total{JOB}[1h]))", "events"),
     ),
+    "Promised starts": (
+        _graph(
+            "Outcomes within an hour",
+            "sum by (outcome) (increase(phalanx_promised_starts_total{JOB}[1h]))",
+            "{{outcome}}",
+            description="Kept, or the cause of a late or lost start. Unknown is a fault of Phalanx.",
+        ),
+        _graph(
+            "Delays within an hour",
+            "sum by (cause) (increase(phalanx_promised_start_lateness_seconds_total{JOB}[1h]))",
+            "{{cause}}",
+            "s",
+        ),
+        _graph(
+            "Time until the next promised start",
+            "min(phalanx_earliest_promised_start_timestamp_seconds{JOB}) - time()",
+            "next start",
+            "s",
+            "Below 0, a promise is past its time.",
+        ),
+    ),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.backoff import NodeBackoff
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
@@ -35,7 +36,6 @@ from phalanx.scheduling.framework.extension_points import (
 )
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.task_buckets import TaskBuckets

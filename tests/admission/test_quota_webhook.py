@@ -124,7 +124,7 @@ async def until(look: Callable[[], Awaitable[bool]]) -> None:
 
 async def until_reserved(admin: KubeClient, clock: Clock, name: str) -> None:
     """Wait until the quota of a group is claimed, and then until the claim holds."""
-    await until(answered(admin, name, "False: it is being reserved"))
+    await until(answered(admin, name, "False: the quota is being reserved"))
     clock.ahead += CLAIM_SECONDS
     await until(answered(admin, name, "True"))
 

@@ -330,7 +330,7 @@ def test_scheduler_may_read_and_write_only_its_own_config_maps() -> None:
     rules = [rule for rule in role["rules"] if rule["resources"] == ["configmaps"]]
     assert [rule["verbs"] for rule in rules] == [["create"], ["get", "patch"]]
     assert rules[1]["resourceNames"][0] == "phalanx-usage-0"
-    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS + 3
+    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS + 4
 
 
 def rights() -> dict[str, Any]:

@@ -100,7 +100,7 @@ async def test_reserved_quota_is_refused_to_foreign_pods_and_granted_to_members(
     world = ReservationWorld()
     world.group("g", 8)
     await world.settle()
-    assert world.reserved("g") == "False: it is being reserved"
+    assert world.reserved("g") == "False: the quota is being reserved"
     await world.pass_time(2)
     assert world.reserved("g") == "True"
     assert await world.pod("o-0") == ""

@@ -71,7 +71,7 @@ def test_pod_to_be_killed_is_warned_five_minutes_before(world: World) -> None:
 def test_pod_without_an_end_is_not_warned(world: World) -> None:
     assert world.check(1500, "evict-when-needed") == []
     world.check(1600, "evict-when-needed")
-    assert "it is evicted as soon as another unit needs its resources" in world.recorded.events[0][2]
+    assert "it is evicted as soon as another gang or pod needs its resources" in world.recorded.events[0][2]
 
 
 def test_gang_whose_pods_were_deleted_is_checked_again(world: World) -> None:

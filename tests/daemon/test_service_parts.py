@@ -63,7 +63,7 @@ class TestOrdersThatMatter:
         assert parts_with("policy_changed") == ["scheduler", "run-time limits"]
 
     async def test_everything_that_a_plan_rests_on_is_saved(self) -> None:
-        assert parts_with("save") == ["usage record", "promised starts", "defragmentation"]
+        assert parts_with("save") == ["usage record", "promised starts", "defragmentation", "recent history"]
 
     async def test_state_is_saved_before_a_plan_is_carried_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         calls: list[str] = []

@@ -391,3 +391,58 @@ def names(api: ConfigMaps, number: int) -> set[str]:
     usages, faults = decode(api.objects[f"phalanx-usage-{number}"]["data"]["usage.json"])
     assert faults == []
     return {usage.key.name for usage in usages}
+
+
+class TestSpentBudgets:
+    """Accounts with a budget of 100 byte hours a day, in `hold`'s unit."""
+
+    def spend(self, process: Process, name: str = "a", amount: int = 100) -> AccountRecord:
+        key = AccountKey(Tree.QUEUE, name)
+        record = AccountRecord(key, Account(key, budget=Budget((("memory", 100),), 24 * HOUR)))
+        record.used.update({"memory": amount} if amount else {})
+        process.history.advance(record, process.now)
+        return record
+
+    async def save_spent(self, process: Process) -> list[str]:
+        before = len(process.api.writes)
+        process.record.save_spent()
+        await process.pool.drained()
+        return process.api.writes[before:]
+
+    async def test_spent_budget_is_stored_at_once_and_found_spent_after_a_restart(self, api: ConfigMaps) -> None:
+        first = Process(api)
+        self.spend(first)
+        first.now = HOUR
+        first.history.note_spent(AccountKey(Tree.QUEUE, "a"))
+        assert await self.save_spent(first) == ["POST phalanx-usage-0"]
+        second = Process(api, now=HOUR + 5)
+        await second.record.load()
+        left = self.spend(second, amount=0)
+        assert second.history.spent(left, second.now)["memory"] >= 100 * HOUR * 1000
+
+    async def test_spent_budget_that_is_stored_is_not_written_again(self, api: ConfigMaps) -> None:
+        first = Process(api)
+        self.spend(first)
+        first.now = HOUR
+        for _ in range(3):
+            first.history.note_spent(AccountKey(Tree.QUEUE, "a"))
+            await self.save_spent(first)
+        assert api.writes == ["POST phalanx-usage-0"]
+        second = Process(api, now=2 * HOUR)
+        await second.record.load()
+        self.spend(second)
+        second.history.note_spent(AccountKey(Tree.QUEUE, "a"))
+        assert await self.save_spent(second) == []
+
+    async def test_budget_that_is_spent_again_in_the_next_window_is_stored_again(self, api: ConfigMaps) -> None:
+        process = Process(api)
+        self.spend(process)
+        for day in (0, 1):
+            process.now = day * 24 * HOUR + 2 * HOUR
+            process.history.note_spent(AccountKey(Tree.QUEUE, "a"))
+            assert len(await self.save_spent(process)) == 1
+
+    async def test_nothing_is_written_while_no_budget_is_spent(self, api: ConfigMaps) -> None:
+        process = Process(api)
+        self.spend(process)
+        assert await self.save_spent(process) == []

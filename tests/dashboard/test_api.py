@@ -204,10 +204,10 @@ async def test_what_if_question_has_the_answer_of_the_command(page: Page) -> Non
     assert answer["command"] == "phalanx what-if --gang=ours/impossible --namespace=ours"
     assert [each["state"] for each in answer["answer"]["asked"]] == ["NotWithinHorizon"]
     for wrong, words in (
-        ({}, "say what would be"),
-        ({"gang": "ours/nobody"}, "no pod is of such a gang"),
-        ({"like": "--help"}, "say how many"),
-        ({"surprise": 1}, "cannot be read"),
+        ({}, "no question"),
+        ({"gang": "ours/nobody"}, "unknown gang"),
+        ({"like": "--help"}, "requires --add-nodes"),
+        ({"surprise": 1}, "unknown field"),
     ):
         status, body = await page.ask("/api/v1/what-if", method="POST", data=json.dumps(wrong))
         assert (status, words in body.decode()) == (400, True), body

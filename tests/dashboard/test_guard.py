@@ -114,7 +114,7 @@ def test_starts_are_drawn_for_viewers_of_their_namespace() -> None:
     rows = list(reservation_rows(ClusterState(), starts, 1_767_225_600.0))
     assert [(row, scope) for row, _, scope in rows] == [("start/b/alone", "b"), ("start/a/kept", "a")]
     told = {content.title: content.note for _, content, _ in rows if isinstance(content, ReservationRow)}
-    assert told == {"b/alone": "1 pod, as planned now", "a/kept": "4 pods, no later than this"}
+    assert told == {"b/alone": "1 pod, as planned now", "a/kept": "4 pods, promised"}
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -222,4 +222,4 @@ async def test_page_follows_a_changed_policy_of_the_scheduler_under_its_old_addr
         news = {"data": {"policy.yaml": "actions: allocate\ntiers:\n- plugins:\n  - name: proportion\n"}}
         await site.client.patch(CONFIG_MAPS.path(place, name), news, PatchType.MERGE)
         await until(has_rights, "queues with rights")
-    assert "another policy" in errors[0]
+    assert "the scheduler has a new policy" in errors[0]

@@ -172,7 +172,7 @@ def test_eviction_for_an_own_gang_names_it_by_its_field() -> None:
     row = EvictionRow(id="e", when="", namespace="ours", pod="p", reason="Preempted", message="x", preemptor=OURS)
     shown = msgspec.json.decode(TENANT.row("evictions", msgspec.json.encode(row)), type=EvictionRow)
     assert shown.preemptor == OURS
-    assert shown.message == "evicted for a unit of higher priority (Gang ours/train)"
+    assert shown.message == "evicted for a gang or pod of higher priority (Gang ours/train)"
 
 
 def why() -> WhyAnswer:

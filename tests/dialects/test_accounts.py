@@ -507,7 +507,10 @@ def test_account_without_eviction_fields_has_no_limits() -> None:
 @pytest.mark.parametrize(
     ("stated", "advice"),
     [
-        ({PROTECTION: "some"}, f'annotation {PROTECTION} is "some"; write none, guaranteed or all; it is ignored'),
+        (
+            {PROTECTION: "some"},
+            f'annotation {PROTECTION} is "some"; write none, guaranteed or all; the value is ignored',
+        ),
         ({LONGEST: "0"}, f'annotation {LONGEST} is "0"; write a duration such as 2h'),
         ({LONGEST: "long"}, f'annotation {LONGEST} is "long"; write a duration such as 2h'),
     ],

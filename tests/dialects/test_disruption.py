@@ -248,7 +248,7 @@ def test_unreadable_selector_matches_no_pod_and_is_reported(document: dict[str, 
     [
         ("fine", 'status is "fine"; nothing is allowed'),
         ({"disruptionsAllowed": "all"}, 'status.disruptionsAllowed is "all"; nothing is allowed'),
-        ({"disruptionsAllowed": 0, "disruptedPods": ["p"]}, 'status.disruptedPods is ["p"]; it is ignored'),
+        ({"disruptionsAllowed": 0, "disruptedPods": ["p"]}, 'status.disruptedPods is ["p"]; the value is ignored'),
     ],
 )
 def test_unreadable_status_allows_no_disruption(status: Any, complaint: str) -> None:

@@ -132,7 +132,7 @@ def test_invalid_cooldown_is_ignored_and_reported(value: str, advice: str) -> No
     assert event.pod.cooldown == 0
     (notice,) = told(door)
     assert advice in notice
-    assert notice.endswith("it is ignored")
+    assert notice.endswith("the value is ignored")
 
 
 @pytest.mark.parametrize("text", [format_time(EPOCH + 7), "2030-03-17T18:46:47+01:00", "2030-03-17T17:46:47.9Z"])
@@ -148,7 +148,7 @@ def test_checkpoint_without_a_time_zone_is_ignored_and_reported(text: str) -> No
     assert event.pod.checkpoint == 0
     assert told(door) == [
         f"InvalidAnnotation: metadata.annotations[{CHECKPOINT}]: {text!r} is not a time such as "
-        "2026-01-31T12:00:00Z; it is ignored"
+        "2026-01-31T12:00:00Z; the value is ignored"
     ]
 
 

@@ -155,12 +155,12 @@ def test_expected_run_time_is_an_estimate_and_no_limit(
 @pytest.mark.parametrize(
     ("annotation", "text", "advice"),
     [
-        (MAX, "3 days", "write a duration above 0, such as 90m or 36h; it is ignored"),
-        (EXPECTED, "-5m", "write a duration above 0, such as 90m or 36h; it is ignored"),
-        (EXPECTED, "0", "write a duration above 0, such as 90m or 36h; it is ignored"),
-        (KAI, "9999999h", "write a duration above 0, such as 90m or 36h; it is ignored"),
-        (SLURM, "1h", 'write whole minutes, such as "90"; it is ignored'),
-        (SLURM, "9" * 400, 'write whole minutes, such as "90"; it is ignored'),
+        (MAX, "3 days", "write a duration above 0, such as 90m or 36h; the value is ignored"),
+        (EXPECTED, "-5m", "write a duration above 0, such as 90m or 36h; the value is ignored"),
+        (EXPECTED, "0", "write a duration above 0, such as 90m or 36h; the value is ignored"),
+        (KAI, "9999999h", "write a duration above 0, such as 90m or 36h; the value is ignored"),
+        (SLURM, "1h", 'write whole minutes, such as "90"; the value is ignored'),
+        (SLURM, "9" * 400, 'write whole minutes, such as "90"; the value is ignored'),
     ],
 )
 def test_invalid_run_time_is_reported_once_and_blocks_nothing(annotation: str, text: str, advice: str) -> None:
@@ -177,7 +177,9 @@ def test_invalid_run_time_is_reported_once_and_blocks_nothing(annotation: str, t
 def test_invalid_deadline_blocks_nothing() -> None:
     door = Door()
     assert door.pod(activeDeadlineSeconds="soon") is NO_RUN_TIME
-    assert door.told == ['Pod p: spec.activeDeadlineSeconds: "soon": write whole seconds above 0; it is ignored']
+    assert door.told == [
+        'Pod p: spec.activeDeadlineSeconds: "soon": write whole seconds above 0; the value is ignored'
+    ]
     assert not door.pods["p"].problem
 
 
@@ -362,7 +364,7 @@ def test_invalid_deadline_of_an_owner_is_reported_on_the_owner(stated: object) -
     door.owner(JOB, "train", spec={"activeDeadlineSeconds": stated})
     (told,) = door.told
     assert told.startswith("Job train: spec.activeDeadlineSeconds is ")
-    assert told.endswith("; write whole seconds above 0; it is ignored")
+    assert told.endswith("; write whole seconds above 0; the value is ignored")
     assert door.pods["p"].run_time is NO_RUN_TIME
 
 

@@ -25,6 +25,8 @@ _monotonic, _wall, _cpu = time.monotonic, time.time, time.process_time
 
 # Seconds of the clock per second in which the loop looks whether its sockets are silent, and the longest look.
 _SPEED, _LONGEST_LOOK = 1000.0, 0.02
+# Skipped seconds after which the loop looks on each CPU: fewer than the timeout of any request.
+_SKIPPED = 1.0
 # How long, in seconds, a loop waits before it looks again whether anything works beside it.
 _COMPANY_LOOK = 0.05
 _PACKAGES = ("phalanx", "phalanx_local", "tests")
@@ -33,8 +35,8 @@ _PACKAGES = ("phalanx", "phalanx_local", "tests")
 class _Messenger:
     """A connection to this process itself.
 
-    A byte that arrives proves that everything sent before it has arrived: a busy kernel delivers loopback
-    traffic late, but in order.
+    A byte that arrives proves that everything sent before it on the same CPU has arrived: a busy kernel delivers
+    loopback traffic late, but in order.
     """
 
     def __init__(self) -> None:
@@ -46,6 +48,19 @@ class _Messenger:
     def run(self) -> None:
         self._sender.send(b".")
         self._receiver.recv(1)
+
+    def run_on_each_cpu(self) -> None:
+        """Prove it for all CPUs: the kernel may have moved this thread since it sent something."""
+        if not hasattr(os, "sched_setaffinity"):
+            self.run()
+            return
+        cpus = os.sched_getaffinity(0)
+        try:
+            for cpu in sorted(cpus):
+                os.sched_setaffinity(0, {cpu})
+                self.run()
+        finally:
+            os.sched_setaffinity(0, cpus)
 
     def close(self) -> None:
         self._sender.close()
@@ -139,8 +154,10 @@ class Clock:
 
     def _selecting(self, selector: Any, messenger: _Messenger) -> Callable[[float | None], Any]:
         wait = selector.select
+        skipped = 0.0
 
         def selecting(timeout: float | None = None) -> Any:
+            nonlocal skipped
             ready = wait(0)
             if ready or (timeout is not None and timeout <= 0):
                 return ready
@@ -149,7 +166,12 @@ class Clock:
                 # The end of a thread does not wake this loop.
                 return wait(min(timeout, _COMPANY_LOOK) if timeout is not None else None)
             self._count(_cpu)
-            messenger.run()
+            skipped += timeout
+            if skipped < _SKIPPED:
+                messenger.run()
+            else:
+                messenger.run_on_each_cpu()
+                skipped = 0.0
             select.select([selector.fileno()], [], [], min(timeout / _SPEED, _LONGEST_LOOK))
             ready = wait(0)
             if not ready:

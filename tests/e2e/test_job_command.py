@@ -225,6 +225,15 @@ async def test_wait_reports_a_timeout_and_a_deleted_job(world: World) -> None:
     assert (await run(world, "job", "wait", "train", "--for", "deleted"))[0] == 0
 
 
+async def test_wait_reaches_the_last_state_of_a_job_that_is_deleted_as_soon_as_it_ends(world: World) -> None:
+    await submit(world, "train")
+    waiting = await start(world, "job", "wait", "train")
+    await waiting.says("Pending")
+    await phase(world, "train", "Completed")
+    await world.delete(VOLCANO_JOBS, "train")
+    assert await waiting.ends() == 0, waiting.output
+
+
 @pytest.mark.slow
 async def test_a_watch_prints_the_list_again_when_it_has_changed(world: World) -> None:
     await submit(world, "train")

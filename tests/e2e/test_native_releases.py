@@ -100,6 +100,19 @@ async def test_1_37_the_minimum_may_change(tmp_path: Path) -> None:
         assert told["status"] == "True"
 
 
+async def test_1_38_group_of_v1_starts_as_a_whole(tmp_path: Path) -> None:
+    stable = Resource(API, "v1", "podgroups", "PodGroup")
+    async with serving(tmp_path, "v1") as world:
+        await world.node("n1")
+        await world.scheduler()
+        await world.make(native("PodGroup", "g", "v1", schedulingPolicy=gang(2)))
+        await world.pod("a", schedulingGroup={"podGroupName": "g"})
+        await world.until_held("a", words="have 1 of 2 pods")
+        await world.pod("b", schedulingGroup={"podGroupName": "g"})
+        await world.until_bound("a", "b")
+        await until_told(world, stable, "g", "PodGroupInitiallyScheduled", "True", "Scheduled")
+
+
 async def test_1_37_members_have_the_priority_of_their_group(tmp_path: Path) -> None:
     async with serving(tmp_path, "v1beta1") as world:
         await world.node("n1")

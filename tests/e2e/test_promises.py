@@ -297,7 +297,7 @@ async def test_record_that_was_not_updated_since_a_promised_start_passed_is_repo
         assert re.search(told, output), output
         assert "1970" not in output
     output = await views.text("why", "podgroup/train", "-n", world.namespace)
-    assert re.search(r"Starts: no later than 10 min ago \(", output)
+    assert re.search(r"Starts: overdue, 10 min ago \(", output), output
 
 
 async def test_record_without_a_time_or_with_times_of_zero_never_shows_1970(world: World, policy: str) -> None:

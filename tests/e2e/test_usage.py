@@ -22,7 +22,8 @@ def queue(name: str, budget: str) -> Object:
 
 
 @pytest.mark.feature("past-use")
-async def test_a_spent_budget_stays_spent_over_a_restart(world: World) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+async def test_a_spent_budget_stays_spent_over_a_restart(world: World, killed: bool) -> None:
     name = f"{world.name}-team"
     await world.node("n1")
     # 3.6 core-seconds in about three years.
@@ -34,7 +35,7 @@ async def test_a_spent_budget_stays_spent_over_a_restart(world: World) -> None:
     await world.delete(PODS, "burner")
     await world.pod("late", annotations={QUEUE_NAME: name})
     await world.until_event("FailedScheduling", "late", "of its budget for")
-    await first.stop()
+    await (first.kill() if killed else first.stop())
     (stored,) = [item for item in await world.list(CONFIG_MAPS) if item["metadata"]["name"] == "phalanx-usage-0"]
     assert name in stored["data"]["usage.json"]
     second = await world.scheduler(lease_namespace=world.namespace)

@@ -101,8 +101,8 @@ def api() -> Api:
     return Api()
 
 
-async def prepare(api: Api, what: BindClaim, rejected: Callable[[str, str, int], None] | None = None) -> None:
-    handler = VolumeBinding(api, rejected or (lambda storage_class, node, size: None), pause=api.pause)
+async def prepare(api: Api, what: BindClaim, rejected: Callable[[str, str, str, int], None] | None = None) -> None:
+    handler = VolumeBinding(api, rejected or (lambda namespace, storage_class, node, size: None), pause=api.pause)
     async with asyncio.timeout(5):
         await handler.prepare(BIND, what)
 
@@ -179,7 +179,7 @@ async def test_removed_annotation_is_a_rejection_by_the_provisioner(api: Api) ->
     api.on_pause = [lambda: None, lambda: api.change(CLAIM, {"metadata": {"annotations": {SELECTED: None}}})]
     with pytest.raises(PreparationError, match='provisioning failed for PVC "data"'):
         await prepare(api, DYNAMIC, lambda *what: told.append(what))
-    assert told == [("late", "n1", 2**30)]
+    assert told == [("ns", "late", "n1", 2**30)]
 
 
 async def test_state_older_than_our_write_is_ignored(api: Api) -> None:

@@ -118,12 +118,12 @@ class Scenario:
         await self.until(pool=2)
 
     async def somebody_more_important_comes(self) -> None:
-        """The smallest gang of its queue is evicted whole; no queue deserves the remaining CPU."""
+        """The smallest gang of its queue is evicted whole; the remaining CPU fits no gang: it is lent again."""
         high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": self.prefix}}
         await self.world.make({**high, "value": 1000})
         marks = {"pod-group/name": "high", "pod-group/min-available": "2"}
         await self.gang("high", 2, labels=marks, priorityClassName=self.prefix)
-        await self.until(high=2, sigs=0, next=5, loan=2, claim=6, pool=2)
+        await self.until(high=2, sigs=0, next=5, loan=3, claim=6, pool=2)
 
     # asking
 

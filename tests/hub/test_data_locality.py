@@ -157,13 +157,11 @@ class TestClaims:
 class TestStageIn:
     def test_a_job_has_to_be_complete(self, api: Api) -> None:
         waiting = gang(stage_in="job/load")
-        assert api.needs(waiting).waits_for == "Job load stages its data in, and does not exist"
+        assert api.needs(waiting).waits_for == "Job load, which loads data for the gang, does not exist"
         api.job("load")
-        assert api.needs(waiting).waits_for == "Job load has not staged its data in yet"
+        assert api.needs(waiting).waits_for == "Job load has not loaded its data yet"
         api.job("load", {"type": "Failed", "status": "True", "message": "no space\x1b[31m"})
-        assert (
-            api.needs(waiting).waits_for == "Job load should have staged its data in, and has failed: no space [31m"
-        )
+        assert api.needs(waiting).waits_for == "Job load has failed to load its data: no space [31m"
         api.job("load", {"type": "Complete", "status": "True"})
         assert api.needs(waiting) == DataNeeds()
 
@@ -215,7 +213,7 @@ async def test_gangs_are_sent_to_the_clusters_of_their_data_once_these_arrive(tw
     }
     await two.gang("staged", 1, stage_in="dataload/warm")
     await two.until_record(
-        "staged", reason="StageIn", message="DataLoad warm stages its data in, and does not exist"
+        "staged", reason="StageIn", message="DataLoad warm, which loads data for the gang, does not exist"
     )
     await client.create(DATA_LOADS.path(NAMESPACE), load)
     done = {"status": {"phase": "Complete"}}

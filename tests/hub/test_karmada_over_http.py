@@ -202,7 +202,7 @@ async def test_job_is_sent_whole_to_the_cluster_with_the_earliest_start_and_fore
             assert await plane.until_scheduled("train") == "north"
             found = await plane.binding("train")
             assert found["spec"]["clusters"] == [{"name": "north", "replicas": 2}]
-            assert "east: not" in found["metadata"]["annotations"]["phalanx.dev/answers"]
+            assert "east: never" in found["metadata"]["annotations"]["phalanx.dev/answers"]
             assert found["status"]["conditions"][0]["reason"] == "Success"
             assert "divides replicas" in await plane.until_refused("shared", "Unschedulable")
             # A second job that can start at once: it is sent where it fits beside the first.

@@ -43,7 +43,7 @@ async def test_under_wait_nothing_moves_while_the_cluster_is_cut_off(three: Fede
     await running_in_east(three)
     three.net.cut.add(three.members["east"].server.url)
     told = await three.until_record(reason="Unknown")
-    assert "what runs there is not known" in told["message"]
+    assert "the state of its pods is unknown" in told["message"]
     await three.until_member("east", "Unknown", "Unreachable")
     # The hub forgets nothing of it when it starts again.
     await three.kill_hub()

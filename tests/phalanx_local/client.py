@@ -124,6 +124,15 @@ class Client:
         ) as response:
             yield Stream(response)
 
+    async def gone_or_other(self, path: str, uid: str) -> None:
+        """Wait until no object with this uid is at the path."""
+        async with asyncio.timeout(60):
+            while True:
+                reply = await self.call("GET", path)
+                if reply.status == 404 or reply.body["metadata"]["uid"] != uid:
+                    return
+                await asyncio.sleep(0.005)
+
     async def gone(self, path: str) -> None:
         """Waits until an object is gone."""
         async with asyncio.timeout(60):

@@ -227,6 +227,21 @@ async def test_apply_on_the_client_s_side(kubectl: Kubectl) -> None:
     assert "pod updates may not change fields" in refused
 
 
+async def test_apply_of_a_list_creates_its_items_and_checks_their_fields(kubectl: Kubectl) -> None:
+    config_maps = "kind: List\napiVersion: v1\nitems:\n" + "".join(
+        f"- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{x: '1'}}}}\n"
+        for name in ("a", "b")
+    )
+    assert await kubectl("apply -f -", stdin=config_maps) == "configmap/a created\nconfigmap/b created\n"
+    assert await kubectl("apply -f -", stdin=config_maps) == "configmap/a unchanged\nconfigmap/b unchanged\n"
+    printed = await kubectl("get configmap a b -o yaml")
+    assert rows(await kubectl("apply -f -", stdin=printed)) == [
+        [f"configmap/{name}", "configured"] for name in "ab"
+    ]
+    refused = await kubectl.fails("apply -f -", stdin=config_maps.replace(" data:", " dato:"))
+    assert 'unknown field "dato"' in refused
+
+
 async def test_apply_on_the_server_s_side(kubectl: Kubectl) -> None:
     assert "serverside-applied" in await kubectl("apply --server-side -f -", stdin=POD)
     changed = POD.replace("nginx", "nginx:2")

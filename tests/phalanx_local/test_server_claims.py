@@ -165,3 +165,15 @@ async def test_a_claim_with_a_long_name_is_named_after_both(start: Starter) -> N
             await asyncio.sleep(0.005)
     assert found[0].startswith("p" * 41 + "-" + "g" * 13)
     assert len(found[0]) <= 63
+
+
+async def test_claim_keeps_its_devices_while_a_consumer_of_an_unknown_kind_is_named(start: Starter) -> None:
+    _, client = await start(ServerOptions(insecure=True, controllers=frozenset({"resourceclaims"})))
+    ended = {"resource": "pods", "name": "ended", "uid": "u"}
+    job = {"apiGroup": "batch", "resource": "jobs", "name": "j", "uid": "v"}
+    for name, consumers in (("kept", [ended, job]), ("freed", [ended])):
+        await client.create(CLAIMS, claim(name))
+        allocated = {"allocation": {"devices": {"results": [RESULT]}}, "reservedFor": consumers}
+        await client.merge(f"{CLAIMS}/{name}/status", {"status": allocated})
+    await client.until(f"{CLAIMS}/freed", "status", "allocation", equals=None)
+    assert (await client.get(f"{CLAIMS}/kept"))["status"]["reservedFor"] == [ended, job]

@@ -142,7 +142,13 @@ async def test_openapi_describes_the_kinds_that_kubectl_requests(client: Client)
     schemas = document["components"]["schemas"]
     assert all(name.removeprefix("#/components/schemas/") in schemas for name in _references(document))
     assert (await client.call("GET", "/openapi/v3/apis/nope/v1")).status == 404
-    assert (await client.call("GET", "/openapi/v2")).status == 404
+
+
+async def test_openapi_v2_defines_the_same_kinds(client: Client) -> None:
+    document = await client.get("/openapi/v2")
+    definitions = document["definitions"]
+    assert definitions["apps.v1.Deployment"]["x-kubernetes-group-version-kind"][0]["kind"] == "Deployment"
+    assert all(name.removeprefix("#/definitions/") in definitions for name in _references(document))
 
 
 def _references(value: object) -> set[str]:

@@ -175,6 +175,39 @@ async def test_a_pod_gets_the_claims_that_are_made_for_it_and_takes_them_along(c
     await client.gone(f"{CLAIMS}/solo-scratch")
 
 
+async def test_pod_gets_its_ephemeral_claim_once_another_claim_of_that_name_is_deleted(client: Client) -> None:
+    await client.create(CLASSES, storage_class("fast", "Immediate"))
+    foreign = await client.create(CLAIMS, claim("solo-scratch", "fast"))
+    await bound(client, "solo-scratch")
+    body = pod("solo")
+    template = {"spec": claim("", "fast")["spec"]}
+    body["spec"]["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    made = await client.create(PODS, body)
+    await client.create(PODS, pod("later"))
+    kept = await client.get(f"{CLAIMS}/solo-scratch")
+    assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
+    await client.ok("DELETE", f"{CLAIMS}/solo-scratch")
+    await client.gone_or_other(f"{CLAIMS}/solo-scratch", foreign["metadata"]["uid"])
+    renewed = await appears(client, f"{CLAIMS}/solo-scratch")
+    assert renewed["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+
+
+def zoned_volume(*keys: str) -> Json:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": ["a"]} for key in keys]}]
+    return volume("disk", nodeAffinity={"required": {"nodeSelectorTerms": terms}})
+
+
+async def test_node_affinity_of_a_volume_changes_from_beta_labels_to_stable_labels_only(client: Client) -> None:
+    beta, stable = "failure-domain.beta.kubernetes.io/", "topology.kubernetes.io/"
+    await client.create(VOLUMES, zoned_volume(f"{beta}zone", f"{beta}region"))
+    await client.merge(f"{VOLUMES}/disk", zoned_volume(f"{stable}zone", f"{beta}region"))
+    await client.merge(f"{VOLUMES}/disk", zoned_volume(f"{stable}zone", f"{stable}region"))
+    for keys in ((f"{beta}zone", f"{stable}region"), (f"{stable}zone",), (f"{stable}region", f"{stable}zone")):
+        merge = "application/merge-patch+json"
+        reply = await client.call("PATCH", f"{VOLUMES}/disk", zoned_volume(*keys), content_type=merge)
+        assert (reply.status, "except for updating from beta label to GA" in str(reply.body)) == (422, True)
+
+
 async def test_a_set_gives_each_pod_a_claim_that_stays(client: Client) -> None:
     await client.create(CLASSES, storage_class("fast", "Immediate"))
     template = {"metadata": {"labels": {"app": "db"}}, "spec": pod("")["spec"]}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 import phalanx.dialects
 from phalanx.dialects.core import decode_node, decode_pod
@@ -19,6 +21,7 @@ from phalanx.reports.capture.captured_kinds import ANNOTATIONS, KINDS, captured
 from phalanx.reports.capture.writing import encode_capture
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.cluster import read_cluster
+from phalanx.simulation.inputs import read_inputs
 
 SECRET = "s3cr3t"
 KEY = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
@@ -244,3 +247,18 @@ def test_capture_of_one_cluster_is_deterministic_and_readable() -> None:
     assert encode_capture(capture, documents, packed=True) == encode_capture(capture, documents, packed=True)
     read = read_cluster(encode_capture(capture, documents, packed=False).decode(), "c.json")
     assert (read.capture, read.start, len(read.entries)) == (capture, 1_767_225_600, 2)
+
+
+POLICY = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n'
+
+
+@pytest.mark.parametrize(("policy", "name"), [(POLICY, "captured"), ("", "built-in")])
+def test_simulation_of_a_capture_uses_the_policy_of_its_scheduler(tmp_path: Path, policy: str, name: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8"}}}
+    documents = [node, captured("v1", "Pod", poisoned_pod())]
+    capture = Capture(1_767_225_600, policy=policy)
+    (tmp_path / "cluster.json").write_bytes(encode_capture(capture, documents, packed=False))
+    inputs = read_inputs(str(tmp_path / "cluster.json"), 0, [], [], [1], None)
+    (used,) = inputs.policies
+    assert used.name == name
+    assert not policy or used.text == policy

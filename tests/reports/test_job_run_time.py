@@ -32,3 +32,15 @@ def test_job_without_a_run_time_has_no_end() -> None:
     assert found is not None
     assert found.lines() == ["Runs: no end known"]
     assert documented_run_time(JOB, [], []) is None
+
+
+def test_estimate_above_the_limit_is_shown_at_most_as_the_limit() -> None:
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    declared = group(annotations={"phalanx.dev/expected-run-time": "2h"}, minMember=1)
+    declared |= {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+    found = documented_run_time(JOB, [declared], [pod_document("a", owner="train", labels=labels)])
+    assert found is not None
+    assert (found.estimate, found.stated_estimate) == ("1h", "2h")
+    assert found.lines()[1] == (
+        "Expected to run: 1h (PodGroup g: annotation phalanx.dev/expected-run-time, 2h, is above the limit)"
+    )

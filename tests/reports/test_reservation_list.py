@@ -91,7 +91,7 @@ async def test_promises_and_reservations_are_one_list_by_start() -> None:
     server = Server([late, early], {ADVANCE.path(): [course, waits], KOORDINATOR.path(): [koordinator]})
     found, warnings = await told(server)
     assert warnings == []
-    assert [room.name for room in found] == ["pod uid-1", "course", "ns/big", "k", "waits"]
+    assert [room.name for room in found] == ["unnamed pod", "course", "ns/big", "k", "waits"]
     assert [room.phase for room in found] == ["Promised", "Available", "Promised", "Available", "Pending"]
     first, second, third, fourth, fifth = found
     assert (first.start, first.end, first.nodes, first.pods) == (

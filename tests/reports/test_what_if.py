@@ -279,7 +279,7 @@ def test_a_question_that_cannot_be_answered_says_why(question: Object, said: str
 
 def test_running_gang_gets_no_start_time() -> None:
     there = (node("n1"), *gang("runs", 2, 1, on="n1"), *gang("waits", 2, 1))
-    with pytest.raises(InputError, match="it is not waiting: all of its 2 pods are bound or finished"):
+    with pytest.raises(InputError, match="the gang is not waiting: all of its 2 pods are bound or finished"):
         ask(*there, gang="a/runs", changes=())
     assert only(ask(*there, gang="a/waits", changes=())).state == "Now"
 
@@ -290,7 +290,7 @@ def test_group_without_pods_is_refused_as_its_pods_are_unknown(called: str) -> N
     (group,) = gang("train-1c7f2b60", 0, 1)
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1c7f2b60"}
     group["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-    with pytest.raises(InputError, match=r"it has no pods yet .* use the file of the job with -f"):
+    with pytest.raises(InputError, match=r"the gang has no pods yet .* use the file of the job with -f"):
         ask(node("n1"), group, gang=called, namespace="a")
 
 

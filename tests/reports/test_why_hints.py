@@ -17,7 +17,7 @@ from phalanx.model.selectors import HostPort, Taint
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 
 
 def asks(cpu: int, gpu: int = 0, node_selector: tuple[tuple[str, str], ...] = ()) -> PodClass:
@@ -66,8 +66,8 @@ class World:
         assert start is not None
         return start.reason, start.message
 
-    def why(self, name: str) -> WhyAnswer:
-        answer = WhyReport(self.snapshot, load_policy(), 1e9).gang(GangKey("ns", name))
+    def why(self, name: str, policy: str = DEFAULT_POLICY) -> WhyAnswer:
+        answer = WhyReport(self.snapshot, load_policy(policy), 1e9).gang(GangKey("ns", name))
         assert answer is not None
         return answer
 
@@ -172,7 +172,10 @@ def test_share_limited_by_the_demand_of_another_queue_is_not_expected_to_grow() 
     world.gang("runs", 1, asks(4), "busy", on="n0")
     world.gang("waits", 5, asks(4), "busy")
     world.gang("mid", 3, asks(4))
-    answer = world.why("mid")
+    borrow = "name: proportion"
+    answer = world.why(
+        "mid", DEFAULT_POLICY.replace(borrow, f"{borrow}\n    arguments: {{proportion.borrow: false}}")
+    )
     assert answer.evictions is not None
     assert answer.evictions.message == "evicting all other pods would not help"
     assert answer.change == "wait until other queues request less, or add nodes"
@@ -236,3 +239,25 @@ def test_gang_whose_members_are_all_gated_gets_no_suggestion_of_more_pods() -> N
     answer = world.why("g")
     assert answer.change == "remove the scheduling gates of 3 pods"
     assert "3 gated" in answer.message
+
+
+def test_running_gang_above_the_share_of_its_queue_names_the_borrowed_room() -> None:
+    world = World(1, 64, gpu=10)
+    for queue in ("a", "b"):
+        world.queue(queue)
+    world.gang("runs", 6, asks(1, gpu=1), "a", on="n0")
+    world.gang("waits", 6, asks(1, gpu=1), "b")
+    sentence = "runs on borrowed room: 6 nvidia.com/gpu, deserved 5 (Queue a)"
+    assert world.why("runs").message == f"6 pods are on nodes; the minimum is 6; {sentence}"
+    pod = WhyReport(world.snapshot, load_policy(), 1e9).pod("ns", "runs-0")
+    assert pod is not None
+    assert pod.message.endswith(sentence)
+
+
+def test_running_gang_within_the_share_of_its_queue_names_no_borrowed_room() -> None:
+    world = World(1, 64, gpu=10)
+    for queue in ("a", "b"):
+        world.queue(queue)
+    world.gang("runs", 5, asks(1, gpu=1), "a", on="n0")
+    world.gang("waits", 6, asks(1, gpu=1), "b")
+    assert "borrowed" not in world.why("runs").message

@@ -181,7 +181,7 @@ async def test_a_job_that_has_ended_lacks_nothing() -> None:
         JOBS, "o", lambda it: it.update(status={"conditions": [{"type": "Complete", "status": "True"}]})
     )
     answer = await cluster.ask()
-    assert (answer.state, answer.message) == ("Completed", "it has ended: Completed")
+    assert (answer.state, answer.message) == ("Completed", "the job has ended: Completed")
 
 
 async def test_failed_job_shows_its_failure_reason_for_any_state_of_its_pods() -> None:
@@ -191,7 +191,7 @@ async def test_failed_job_shows_its_failure_reason_for_any_state_of_its_pods() -
     cluster.api.update(JOBS, "o", lambda it: it.update(status={"conditions": [failed]}))
     answer = await cluster.ask()
     assert (answer.state, answer.reason) == ("Failed", "BackoffLimitExceeded")
-    assert answer.message == "it has ended: too many retries"
+    assert answer.message == "the job has ended: too many retries"
 
 
 @pytest.mark.parametrize("parallelism", [0, 2])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeVar
 
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
-from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.start_reservations.plugin import StartReservations
@@ -19,10 +18,6 @@ def starts(scheduler: Scheduler) -> StartReservations:
 
 def defragmentation(scheduler: Scheduler) -> Defragmentation:
     return _feature(scheduler, Defragmentation)
-
-
-def rejecting_nodes(scheduler: Scheduler) -> RejectingNodes:
-    return _feature(scheduler, RejectingNodes)
 
 
 def _feature(scheduler: Scheduler, kind: type[F]) -> F:

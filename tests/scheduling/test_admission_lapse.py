@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from phalanx.model.pod import PodPhase
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
@@ -33,12 +35,14 @@ class TestUnplacedGang:
     def world(self) -> Scenario:
         return Scenario().node("n1", cpu=8)
 
+    @pytest.mark.feature("admission-lapse")
     def test_gang_with_gated_pods_releases_its_amounts_after_five_minutes(self) -> None:
         world = volcano(self.world(), "gated", 8).run()
         volcano(world.pod("gated-0", gang="gated", cpu=8, gated=True), "next", 8).run()
         assert later(world, 280).admissions == ["gated"]
         assert later(world, 20).admissions == ["gated", "next"]
 
+    @pytest.mark.feature("admission-lapse")
     def test_gang_that_finds_no_room_releases_its_amounts_until_it_is_placed(self) -> None:
         world = self.world().pod("busy", cpu=4, node="n1", scheduler="another")
         world = volcano(world, "large", 8, admitted=True).pod("large-0", gang="large", cpu=8).run()
@@ -50,6 +54,7 @@ class TestUnplacedGang:
         assert inqueue_cpu(world) == 8000
         assert inqueue_cpu(later(world, 300)) == 0
 
+    @pytest.mark.feature("admission-lapse")
     def test_gang_whose_pods_are_older_than_its_admission_waits_from_its_admission_on(self) -> None:
         world = volcano(self.world().pod("busy", cpu=8, node="n1", scheduler="another"), "old", 8)
         world.pod("old-0", gang="old", cpu=8, gated=True).run()
@@ -59,6 +64,7 @@ class TestUnplacedGang:
         assert inqueue_cpu(later(world, 290)) == 8000
         assert inqueue_cpu(later(world, 10)) == 0
 
+    @pytest.mark.feature("admission-lapse")
     def test_restart_does_not_restart_the_wait_of_an_admitted_gang(self) -> None:
         world = volcano(self.world(), "gated", 8).run()
         volcano(world.pod("gated-0", gang="gated", cpu=8, gated=True), "next", 9).run()
@@ -108,6 +114,7 @@ class TestFinishedGang:
         world.gone("driver").run()
         assert inqueue_cpu(world) == 3000  # of gang next
 
+    @pytest.mark.feature("admission-lapse")
     def test_gang_with_an_owner_releases_its_amounts_five_minutes_after_its_last_pod(self) -> None:
         world = volcano(self.driven(owned=True), "next", 3).becomes("driver", phase=PodPhase.SUCCEEDED).run()
         assert later(world, 200).admissions == ["spark"]
@@ -128,3 +135,10 @@ class TestFinishedGang:
             world.becomes(f"driver-{number}", phase=PodPhase.SUCCEEDED).run()
         volcano(world, "next", 12, queue="q").run()
         assert world.admissions[-1] == "next"
+
+
+def test_finished_group_below_its_raised_minimum_announces_no_more_pods() -> None:
+    """Its ended member has used all of its minResources, so that only the number of pods is outstanding."""
+    world = volcano(Scenario().node("n1", cpu=8), "done", 1, admitted=True).pod("done-0", gang="done", cpu=1).run()
+    world.finishes("done-0").gang("done", 3).run()
+    assert world.state.gangs.inqueue.uncreated(world.namespace) == {}

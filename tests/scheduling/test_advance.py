@@ -10,7 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.model.advance_reservation import AdvanceReservation, AtEnd, Replace, ReservedNodes
-from phalanx.model.events import AdvanceReservationRemoved, AdvanceReservationUpdated
+from phalanx.model.events import (
+    AdvanceReservationRemoved,
+    AdvanceReservationUpdated,
+    MaintenanceWindowRemoved,
+    MaintenanceWindowUpdated,
+)
+from phalanx.model.maintenance import MaintenanceWindow
 from phalanx.model.pod import PodClass, ReservationUse
 from phalanx.model.recurrence import parse_recurrence
 from phalanx.model.run_time import RunTime
@@ -396,3 +402,74 @@ def test_no_node_and_no_account_is_overbooked_in_a_random_history(data: st.DataO
             later(world, data.draw(st.integers(1, 10)) * 300)
             books.settle()
             books.check()
+
+
+class TestRoomThatChanges:
+    def test_reservation_as_soon_as_there_is_room_moves_forward_when_room_comes_earlier(self) -> None:
+        world = lasting(Scenario(POLICY).nodes(1, cpu=4), "busy", HOUR, cpu=4).run()
+        reserve(world, "r", count=1, cpu=4, flexible_start=True, duration=HOUR, end=24 * HOUR).run()
+        assert grant(world).phase is GrantPhase.WAITING
+        assert grant(world).start > 1000 + HOUR
+        world.now += 60
+        world.gone("busy").run()
+        assert (grant(world).phase, grant(world).start) == (GrantPhase.AVAILABLE, world.now)
+
+    def test_flexible_start_stays_while_no_earlier_room_comes(self) -> None:
+        world = lasting(Scenario(POLICY).nodes(2, cpu=4), "busy", HOUR, cpu=4).run()
+        lasting(world, "other", HOUR, cpu=1).run()
+        reserve(world, "r", count=2, cpu=4, flexible_start=True, duration=HOUR, end=24 * HOUR).run()
+        start, version = grant(world).start, plan(world).version
+        world.now += 60
+        world.gone("other").run()
+        assert (grant(world).start, plan(world).version) == (start, version)
+
+    def test_owner_uses_a_reservation_that_keeps_its_pods_although_another_gang_waits(self) -> None:
+        world = Scenario(RESERVING).nodes(1, cpu=4)
+        reserve(world, "r", end=HOUR, count=1, cpu=4, on_end=AtEnd.KEEP).run()
+        lasting(world, "waits", HOUR, cpu=4).run()
+        inside(world, "mine", "r", cpu=4).run()
+        assert world.where("mine") == "n1"
+
+    def test_room_beyond_the_end_survives_a_restart(self) -> None:
+        world = Scenario(RESERVING).nodes(1, cpu=4)
+        reserve(world, "r", end=HOUR, count=1, cpu=4, on_end=AtEnd.HOLD).run()
+        (stored,), _ = decode_grants(encode([], plan(world).stored()))
+        assert stored.held_until > stored.end
+
+    def test_reservation_that_evicts_its_pods_holds_no_room_after_its_end(self) -> None:
+        world = Scenario(RESERVING).nodes(1, cpu=4)
+        reserve(world, "r", end=HOUR, count=1, cpu=4).run()
+        (stored,), _ = decode_grants(encode([], plan(world).stored()))
+        assert stored.held_until == 0
+
+
+@pytest.mark.feature("maintenance")
+class TestMaintenance:
+    def test_refusal_names_the_maintenance_and_not_the_pods_on_its_nodes(self) -> None:
+        world = lasting(Scenario(POLICY).nodes(1, cpu=4), "endless", 0, cpu=1).run()
+        close(world, "n1", start=HOUR, end=2 * HOUR)
+        reserve(world, "r", start=HOUR, end=3 * HOUR, count=1, cpu=2).run()
+        refusal = grant(world).refusal
+        assert refusal is not None
+        assert refusal.blockers == ("MaintenanceWindow w",)
+
+    def test_granted_node_that_closes_for_maintenance_is_replaced(self) -> None:
+        world = Scenario(POLICY).nodes(2, cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4).run()
+        (former,) = grant(world).nodes
+        close(world, former, start=HOUR, end=2 * HOUR).run()
+        assert list(grant(world).nodes) == [{"n1": "n2", "n2": "n1"}[former]]
+        assert (grant(world).lost, grant(world).closed) == ((), {})
+
+    def test_granted_node_that_closes_without_a_replacement_is_reported_with_the_window(self) -> None:
+        world = Scenario(POLICY).nodes(1, cpu=4)
+        reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4).run()
+        close(world, "n1", start=HOUR, end=2 * HOUR).run()
+        assert (grant(world).lost, grant(world).closed) == (("n1",), {"n1": "MaintenanceWindow w"})
+        world.observe("window gone", MaintenanceWindowRemoved("w")).run()
+        assert (grant(world).lost, grant(world).closed) == ((), {})
+
+
+def close(world: Scenario, *nodes: str, start: int, end: int) -> Scenario:
+    made = MaintenanceWindow("w", "uid-w", nodes, start=1000 + start, end=1000 + end)
+    return world.observe("window", MaintenanceWindowUpdated(made))

@@ -88,3 +88,11 @@ def test_room_preempted_in_a_circle_belongs_to_the_last_preemptor() -> None:
     scenario.depart().work()
     assert scenario.where("p4") == "n1"
     assert scenario.run().placed() == ["p6"]
+
+
+def test_nominated_gang_starts_when_other_pods_leave_its_nodes_before_its_victims() -> None:
+    scenario = Scenario().node("n1", cpu=4).pod("other", cpu=2, priority=50).pods("low", 2, cpu=1).run()
+    scenario.job("high", 2, cpu=1, priority=10).work()
+    assert scenario.held() == {"high-0": "n1", "high-1": "n1"}
+    scenario.finishes("other").work()
+    assert scenario.placed("high") == ["high-0", "high-1"]

@@ -42,6 +42,17 @@ class TestAdmission:
         assert held_for(world, "a") == 0
         assert world.why("a").code == "NotEnoughResources"
 
+    def test_executor_that_came_before_the_placeholders_is_none_of_the_members_to_come(self) -> None:
+        world = Scenario().node("n1", cpu=2)
+        world.gang("a", 1).pod("a-driver", gang="a", cpu=1).pod("a-exec-0", gang="a", cpu=1)
+        world.expects("a", 2, cpu=1).run()
+        assert world.order == []
+        world.node("n2", cpu=1).run()
+        assert world.order == []
+        world.node("n3", cpu=1).run()
+        assert world.order == ["a-driver", "a-exec-0"]
+        assert held_for(world, "a") == 2
+
     def test_many_drivers_do_not_fill_the_cluster(self) -> None:
         """Without this rule each of the eight drivers gets a CPU and no executor ever starts."""
         world = Scenario().nodes(2, cpu=4)

@@ -36,7 +36,7 @@ class World:
         self.nodes = nodes
         self.uids: list[str] = []
         self.windows: list[Window] = []
-        self.now = float(NOW)
+        self.now = NOW
         for number in range(nodes):
             offered = (("cpu", 16_000), ("gpu", 8), ("pods", 20))
             self.state.apply(NodeUpdated(Node(f"n{number:03}", allocatable=offered)))
@@ -70,7 +70,7 @@ class World:
             case 1 if self.uids:
                 self.state.apply(PodRemoved(self.uids.pop(self.random.randrange(len(self.uids)))))
             case 2:
-                self.now += self.random.choice((0.5, 1, 7, 70))
+                self.now += self.random.choice((1, 2, 7, 70))
                 self.future.advance(self.now, self.windows)
             case 3 if self.windows:
                 self.future.give_back(self.windows.pop(self.random.randrange(len(self.windows))))

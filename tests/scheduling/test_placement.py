@@ -220,6 +220,17 @@ def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
         assert placer.total_copies(cls) == room
 
 
+def test_class_with_host_ports_is_placed_after_the_table_of_nodes_has_grown() -> None:
+    state, pipe = ClusterState(), plugin_runtime("spread")
+    placer, capacity = build_placer(pipe, state.nodes), state.nodes.capacity
+    offered = requests_of({"pods": 110, "cpu": 4000})
+    cls = state.classes.record(PodClass(requests=(("cpu", 1000),), host_ports=(HostPort(80),)))
+    for number in range(capacity + 1):
+        assert placer.total_copies(cls) == number
+        state.apply(NodeUpdated(Node(f"n{number}", allocatable=offered)))
+    assert len(all_at_once(state, placer, cls, capacity + 2, keep=False)) == capacity + 1
+
+
 def test_dropped_view_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phalanx.scheduling.placement.class_views._FEWEST_VIEWS", 2)
     monkeypatch.setattr("phalanx.scheduling.placement.class_views._VIEW_BYTES", 0)

@@ -128,14 +128,14 @@ tiers: []
 def test_duplicate_key_is_an_error_with_both_lines() -> None:
     found = [(each.line, each.message) for each in lint_policy(TWICE) if each.severity == "error"]
     assert found == [
-        (5, "tiers[0].plugins[0].name: the key stands twice, on lines 4 and 5; leave one of them"),
-        (6, "actions: the key stands twice, on lines 1 and 6; leave one of them"),
-        (7, "tiers: the key stands twice, on lines 2 and 7; leave one of them"),
+        (5, "tiers[0].plugins[0].name: the key occurs twice, on lines 4 and 5; keep one of them"),
+        (6, "actions: the key occurs twice, on lines 1 and 6; keep one of them"),
+        (7, "tiers: the key occurs twice, on lines 2 and 7; keep one of them"),
     ]
 
 
 def test_scheduler_does_not_start_with_a_duplicate_key() -> None:
-    with pytest.raises(PolicyError, match="actions: the key stands twice, on lines 1 and 6"):
+    with pytest.raises(PolicyError, match="actions: the key occurs twice, on lines 1 and 6"):
         load_policy(TWICE)
 
 
@@ -143,7 +143,7 @@ def test_duplicate_key_in_a_config_map_has_the_line_numbers_of_the_file() -> Non
     inner = "".join(f"    {line}\n" for line in TWICE.splitlines())
     text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
     assert [(each.line, each.message) for each in lint_policy(text) if "actions" in each.message] == [
-        (11, "actions: the key stands twice, on lines 6 and 11; leave one of them")
+        (11, "actions: the key occurs twice, on lines 6 and 11; keep one of them")
     ]
 
 
@@ -151,7 +151,7 @@ def test_duplicate_entry_of_a_config_map_is_an_error() -> None:
     entry = "  a: |\n    actions: allocate\n    tiers: [{plugins: [{name: predicates}]}]\n"
     found = lint_policy(f"kind: ConfigMap\ndata:\n{entry}{entry}")
     assert [(each.line, each.message) for each in found if each.severity == "error"] == [
-        (6, "data.a: the key stands twice, on lines 3 and 6; leave one of them")
+        (6, "data.a: the key occurs twice, on lines 3 and 6; keep one of them")
     ]
 
 

@@ -17,6 +17,7 @@ from .desk import Desk, policy, queue
 from .scenario import Scenario, amounts, key
 
 PROPORTION = policy("name: proportion")
+STRICT = policy("name: proportion, arguments: {proportion.borrow: false}")
 
 
 def cluster(gpus: int = 10, text: str = PROPORTION) -> Scenario:
@@ -41,7 +42,7 @@ class TestDeserved:
         assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
 
     def test_verdict_names_the_share_where_free_room_is_deserved_by_another_queue(self) -> None:
-        world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
+        world = cluster(12, STRICT).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
         world.job("b", 3, queue="b", gpu=4).run()  # all need more than b deserves, which stays free
         assert len(world.placed("a-")) == 6
         verdict = world.why_pod(world.waiting("a-")[0])
@@ -49,7 +50,7 @@ class TestDeserved:
         assert not verdict.unschedulable
 
     def test_verdict_of_a_gang_larger_than_the_cluster_names_the_cluster_not_the_share(self) -> None:
-        world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
+        world = cluster(12, STRICT).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
         world.job("b", 3, queue="b", gpu=4).job("big", 13, queue="a", gpu=1).run()
         verdict = world.why("big")
         assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)

@@ -19,7 +19,7 @@ from phalanx.model.selectors import HostPort
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import SlipCause
-from phalanx.scheduling.reservations.stored import decode, encode
+from phalanx.scheduling.reservations.stored import decode, decode_losses, encode
 from phalanx.scheduling.scheduler import Scheduler
 from tests.scheduling.features import starts
 
@@ -74,6 +74,20 @@ def busy(world: Scenario, name: str, node: str, seconds: int, **amounts: Any) ->
         more={**lasting(seconds), "started": 1000, "bound": 1000},
         **amounts,
     )
+
+
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+def test_unit_of_higher_priority_takes_the_start_of_a_lower_one_and_starts_when_room_frees(refreshes: bool) -> None:
+    world = Scenario(policy(depth=0)).node("n1", cpu=4).node("n2", cpu=4)
+    world.scheduler = Scheduler(world.state, world.policy, refresh_verdicts=refreshes)
+    busy(world, "long", "n1", 1000, cpu=4)
+    busy(busy(world, "short-1", "n2", 100, cpu=2), "short-2", "n2", 100, cpu=1)
+    world.pod("low", cpu=4).work()
+    world.pod("high", cpu=3, priority=10).work()
+    assert (start_of(world, "low"), start_of(world, "high")) == (1000, 100)
+    world.gone("short-1").work()
+    assert node_of(world, "high") == "n2"
+    assert start_of(world, "low") == 1000
 
 
 def waiting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario:
@@ -374,6 +388,31 @@ class TestRestart:
         again = restarted(world, told)
         assert [each.made for each in plan_of(again).all()] == [1010]
 
+    @pytest.mark.parametrize("uid", ["u", "another"])
+    def test_restart_preserves_the_loss_of_a_start_and_its_cause(self, uid: str) -> None:
+        world = Scenario(policy()).node("a", cpu=4).node("b", cpu=4)
+        busy(world, "one", "a", 100, cpu=4)
+        world.pod("endless", cpu=4, created=900).settle()
+        assert node_of(world, "endless") == "b"
+        world.gang("g", 1, created=1001, uid="u")
+        waiting(world, "g-0", 50, gang="g", cpu=4).settle()
+        world.gang("g", 2, created=1001, uid="u")
+        waiting(world, "g-1", 50, gang="g", cpu=4).settle()
+        lost = (
+            "Its start at 1970-01-01T00:18:20Z was lost at 1970-01-01T00:16:40Z: DemandChanged; no start is known"
+        )
+        assert lost in world.why("g").message
+        told = encode(*starts(world.scheduler).promised()[1:])
+        world.gang("g", 2, created=1001, uid=uid)
+        world.now += 10
+        again = restarted(world, told, policy())
+        assert (lost in again.why("g").message) == (uid == "u")
+        assert (encode(*starts(again.scheduler).promised()[1:]) == told) == (uid == "u")
+
+    def test_unreadable_loss_of_a_start_is_reported_and_forgotten(self) -> None:
+        assert decode_losses('{"version":1,"losses":[{"slips":3}]}')[1][0].startswith("losses[0] is forgotten")
+        assert decode_losses('{"version":1,"losses":3}') == ([], ["losses is no list and all are forgotten"])
+
     @pytest.mark.parametrize(
         "text", ["", "[]", "{}", '{"version":1,"reservations":3}', '{"version":1,"reservations":[{"start":"x"}]}']
     )
@@ -392,7 +431,9 @@ def restarted(world: Scenario, told: str, under: str = policy(depth=0)) -> Scena
         again.state.apply(event)
     found, faults = decode(told)
     assert not faults
-    starts(again.scheduler).load(found)
+    losses, faults = decode_losses(told)
+    assert not faults
+    starts(again.scheduler).load(found, lost=losses)
     return again.settle()
 
 

@@ -18,7 +18,7 @@ def test_slip_without_a_known_cause_is_unknown_and_names_no_node() -> None:
     state = ClusterState(("phalanx",))
     state.apply(NodeUpdated(Node("n")))
     row = state.nodes.row("n")
-    assert cause_on(state, [row], RESERVATION, 50.0, 30) == (SlipCause.UNKNOWN, "")
+    assert cause_on(state, [row], RESERVATION, 50, 30) == (SlipCause.UNKNOWN, "")
 
 
 def test_slip_on_a_deleted_node_is_node_lost() -> None:
@@ -26,4 +26,4 @@ def test_slip_on_a_deleted_node_is_node_lost() -> None:
     state.apply(NodeUpdated(Node("n")))
     row = state.nodes.row("n")
     state.apply(NodeRemoved("n"))
-    assert cause_on(state, [row], RESERVATION, 50.0, 30) == (SlipCause.NODE_LOST, "")
+    assert cause_on(state, [row], RESERVATION, 50, 30) == (SlipCause.NODE_LOST, "")

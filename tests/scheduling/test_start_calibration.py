@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from phalanx.daemon.metrics.starts import StartMetrics
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.reservations.calibration import PERCENTS, ObservedStart, StartCalibration
-from phalanx.scheduling.reservations.outcomes import KEPT
-from phalanx.scheduling.reservations.reservation import SlipCause
+from phalanx.scheduling.reservations.outcomes import KEPT, PromiseOutcomes
+from phalanx.scheduling.reservations.reservation import Reservation, SlipCause, ToldStart
 from phalanx.scheduling.reservations.stored import StoredStarts, decode_starts, encode_starts
+from phalanx.scheduling.reservations.telling import start_sentence
+from phalanx.scheduling.reservations.window import Window
 
 from .scenario import Scenario
 from .test_reserve import busy, plan_of, policy, waiting
@@ -284,6 +286,7 @@ def test_metrics_of_forecasts_are_exported() -> None:
     for number in range(60):
         plan.starts.calibration.load([ObservedStart(f"q{number:02}", 1, 100, 60, (0, 50, 80, 90, 95))])
     plan.starts.outcomes.counts[KEPT] += 3
+    plan.starts.outcomes.lateness["Overrun"] += 75
     samples = [sample for family in StartMetrics(lambda: plan).collect() for sample in family.samples]
     covered = {
         (each.labels["queue"], each.labels["quantile"]): each.value
@@ -292,5 +295,49 @@ def test_metrics_of_forecasts_are_exported() -> None:
     }
     assert (covered["", "0.5"], covered["", "0.9"], covered["q00", "0.8"]) == (0.0, 1.0, 1.0)
     assert len({queue for queue, _ in covered}) == 51
-    assert ("phalanx_promised_starts_total", 3.0) in [(each.name, each.value) for each in samples]
+    values = [(each.name, each.value) for each in samples]
+    assert ("phalanx_promised_starts_total", 3.0) in values
+    assert ("phalanx_promised_start_lateness_seconds_total", 75.0) in values
+    assert "phalanx_earliest_promised_start_timestamp_seconds" not in dict(values)
     assert all(not family.samples for family in StartMetrics(lambda: None).collect())
+
+
+def test_earliest_promised_start_is_exported() -> None:
+    world = Scenario(policy()).node("a", cpu=4)
+    busy(world, "runs", "a", 100, cpu=4)
+    waiting(world, "head", 50, cpu=4)
+    world.settle()
+    samples = [sample for family in StartMetrics(lambda: plan_of(world)).collect() for sample in family.samples]
+    assert ("phalanx_earliest_promised_start_timestamp_seconds", 1100.0) in [(s.name, s.value) for s in samples]
+
+
+def test_late_start_counts_its_seconds_under_its_cause() -> None:
+    world = Scenario(policy()).node("a", cpu=4)
+    busy(world, "runs", "a", 100, cpu=4)
+    waiting(world, "head", 50, cpu=4)
+    world.settle()
+    world.now = 1101
+    world.scheduler.activate_due(world.now)
+    world.settle()
+    world.now = 1130
+    world.gone("runs").settle()
+    outcomes = plan_of(world).starts.outcomes
+    assert dict(outcomes.counts) == {"Overrun": 1}
+    assert dict(outcomes.lateness) == {"Overrun": 30}
+
+
+def test_late_start_without_a_cause_counts_as_broken() -> None:
+    outcomes, window = PromiseOutcomes(), Window(1000, 1100, ())
+    reservation = Reservation("u", "pod ns/u", "", 0, (), 100, window, 900)
+    outcomes.started(reservation, 1000)
+    outcomes.started(reservation, 1007)
+    assert dict(outcomes.counts) == {"Kept": 1, "Unknown": 1}
+    assert dict(outcomes.lateness) == {"Unknown": 7}
+
+
+def test_text_of_a_start_that_has_passed_says_so() -> None:
+    words = ToldStart(900, 1, 0, 950, 980)
+    assert start_sentence(1000, words, [], 1000).startswith("it starts no later than 1970-01-01T00:16:40Z, by the")
+    assert start_sentence(1000, words, [], 1001) == (
+        "its promised start at 1970-01-01T00:16:40Z has passed; planned 1970-01-01T00:15:00Z"
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.account import AccountKey, Tree
+from phalanx.model.events import PodRejected
 from phalanx.model.pod import PodClass
 from phalanx.model.topology import TopologyRule
-from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 
 from .scenario import Scenario, amounts
 from .test_composites import World
@@ -122,9 +122,8 @@ class TestAdmission:
 
     def test_gang_that_waits_for_a_node_in_back_off_keeps_its_admission(self) -> None:
         world = admitted(cluster(), "large", 4, 4)
-        backoff = world.scheduler.features.get(RejectingNodes)
-        assert backoff is not None
-        backoff.rejected("n1", world.now)
+        spec = world.state.pods["large-0"].pod
+        world.observe("rejection", PodRejected("n1", "OutOfcpu", spec.namespace, spec.pod_class, int(world.now)))
         world.cycle()
         assert world.waiting("large") == ["large-0", "large-1", "large-2", "large-3"]
         assert inqueue_cpu(world) == 16_000
@@ -195,3 +194,21 @@ class TestShares:
         assert (account.pending, account.unallocated["cpu"]) == ({}, 99_000)
         world.gone("huge").run()
         assert account.unallocated == {}
+
+
+RECLAIMING = """
+actions: "enqueue, allocate, reclaim"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: proportion}, {name: predicates}]}]
+"""
+
+
+def test_next_process_evicts_nothing_for_shares_that_count_an_impossible_gang() -> None:
+    world = Scenario(RECLAIMING).queue("a").queue("b").queue("c").node("n1", cpu=8).node("n2", cpu=8)
+    world.pod("b1", node="n1", cpu=6, queue="b").pod("b2", node="n2", cpu=5, queue="b")
+    world.pod("a1", node="n2", cpu=1, queue="a")
+    world.job("impossible", 4, cpu=4, queue="c", pod_class=SSD).run()
+    world.pod("a2", cpu=4, queue="a").run()
+    assert not world.evicted
+    world.restart().run()
+    assert not world.evicted
+    assert world.waiting() == ["a2", *(f"impossible-{number}" for number in range(4))]

@@ -66,8 +66,10 @@ def test_waits_and_slowdowns_of_three_jobs() -> None:
     ]
     told = job_metrics(jobs, 200)
     assert (told["jobs"], told["jobs_done"], told["jobs_waiting"]) == (3, 2, 1)
-    assert told["mean_wait_seconds"] == 45
-    assert (told["p50_wait_seconds"], told["max_wait_seconds"]) == (0, 90)
+    # The third one has waited for 180 seconds.
+    assert told["mean_wait_seconds"] == (0 + 90 + 180) / 3
+    assert (told["p50_wait_seconds"], told["max_wait_seconds"]) == (90, 180)
+    assert (told["never_started"], told["censored_waits"]) == (1, 1)
     assert told["mean_bounded_slowdown"] == pytest.approx((1 + 140 / 50) / 2)
     assert told["mean_flow_seconds"] == (100 + 140) / 2
     assert told["makespan_seconds"] == 150
@@ -149,7 +151,7 @@ def test_accuracy_of_promised_starts_is_measured() -> None:
         plan.starts.calibration.observe(
             ObservedStart("q", 1, 100, waited, plan.starts.calibration.quantiles(100, 1))
         )
-    plan.starts.outcomes.counts.update({"Kept": 190, "NodeLost": 9, "NoCause": 1})
+    plan.starts.outcomes.counts.update({"Kept": 190, "NodeLost": 9, "Unknown": 1})
     found = start_metrics(plan)
     assert (found["promises"], found["slipped_promises"], found["broken_promises"]) == (200, 9, 1)
     assert found["coverage_p50"] == pytest.approx(0.5, abs=0.02)

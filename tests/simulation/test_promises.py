@@ -39,7 +39,7 @@ def test_first_promise_is_recorded_with_its_job_and_outcome() -> None:
     assert history(made, "runs").promised is None
     # Then the long one is the first that waits.
     assert (history(made, "long").promised, history(made, "long").lateness) == (START + 110, 0)
-    told = promise_metrics(made.histories)
+    told = promise_metrics(made.histories, made.now)
     assert told["promises_kept_ratio"] == 1
     assert (told["mean_earliness_seconds"], told["mean_lateness_seconds"]) == (20, 0)
     assert promised(made) == (2, 0)
@@ -65,7 +65,7 @@ def test_a_lost_node_is_a_slip_with_its_cause() -> None:
     assert large.start is not None
     assert large.start >= START + 220
     assert promised(made)[1] == 0
-    assert promise_metrics(made.histories)["max_lateness_seconds"] == large.lateness
+    assert promise_metrics(made.histories, made.now)["max_lateness_seconds"] == large.lateness
 
 
 def test_no_start_is_promised_without_the_action() -> None:
@@ -73,4 +73,4 @@ def test_no_start_is_promised_without_the_action() -> None:
     made.run()
     assert all(each.promised is None for each in made.histories)
     assert promised(made) == (0, 0)
-    assert promise_metrics(made.histories)["promises_kept_ratio"] == 1
+    assert set(promise_metrics(made.histories, made.now).values()) == {None}

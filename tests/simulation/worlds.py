@@ -10,9 +10,11 @@ from phalanx.model.node import Node
 from phalanx.model.resources import requests_of
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.simulation.delays import Delays
 from phalanx.simulation.history import JobHistory
 from phalanx.simulation.job import SimulatedJob, pod_class
-from phalanx.simulation.world import Delays, World
+from phalanx.simulation.workloads.distributions import Distribution
+from phalanx.simulation.world import World
 
 START = 1_000_000
 PLAIN = 'actions: "allocate"\ntiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]\n'
@@ -37,9 +39,14 @@ def nodes(count: int, cpu: int = 4) -> list[ClusterEvent]:
 
 
 def world(
-    jobs: Iterable[SimulatedJob], there: Iterable[ClusterEvent], policy: str = PLAIN, delay: int = 0
+    jobs: Iterable[SimulatedJob],
+    there: Iterable[ClusterEvent],
+    policy: str = PLAIN,
+    delay: object = 0,
+    end_delay: object = 0,
 ) -> World:
-    made = World(ClusterState(), load_policy(policy), jobs, start=START, delays=Delays(delay))
+    delays = Delays(Distribution(delay, "delay"), Distribution(end_delay, "end delay"))
+    made = World(ClusterState(), load_policy(policy), jobs, start=START, delays=delays, seed=1)
     made.apply(there)
     return made
 

@@ -1,6 +1,7 @@
 """`python -m tests.soak [--steps N] [--seed N]`: run long lives, and write each failure as a short story.
 
-`--replay FILE` runs such a story again.
+`--replay FILE` runs such a story again. `--mutations` runs lives with each of ten bugs in the code, until one
+finds it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from .cluster import POLICIES
 from .life import live, objects_kept, read, relive, shrink, write
+from .mutations.trial import MOST_STEPS, unnoticed
 
 #: Steps of one life: enough to show memory held for deleted objects.
 LIFE = 2000
@@ -26,7 +28,11 @@ def main() -> int:
     stated.add_argument("--seed", type=int, default=0, help="of the first life; each has the next one")
     stated.add_argument("--report", type=Path, default=Path(), help="where stories of faults are written")
     stated.add_argument("--replay", type=Path, help="a story to live again")
+    stated.add_argument("--mutations", action="store_true", help="check that the soak finds bugs put into the code")
+    stated.add_argument("--first", action="store_true", help="stop at the first fault, and do not shrink it")
     chosen = stated.parse_args()
+    if chosen.mutations:
+        return 1 if unnoticed(min(chosen.steps, MOST_STEPS), chosen.seed) else 0
     if chosen.replay is not None:
         life = relive(read(chosen.replay))
         print(life.fault or "nothing goes wrong any more")
@@ -44,7 +50,11 @@ def main() -> int:
         life = live(seed, min(LIFE, chosen.steps - number * LIFE), done)
         if life.fault:
             faults += 1
-            print(f"\nseed {seed} ({life.story.policy}), step {len(life.story.steps)}: {life.fault}; shrinking ...")
+            found = f"seed {seed} ({life.story.policy}), step {len(life.story.steps)}: {life.fault}"
+            if chosen.first:
+                print(f"{number * LIFE + len(life.story.steps):,} steps: {found}")
+                return 1
+            print(f"\n{found}; shrinking ...")
             path = chosen.report / f"soak-{seed}.jsonl"
             short = shrink(life.story)
             write(short, life.fault, path)

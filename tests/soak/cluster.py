@@ -6,19 +6,28 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Collection
+from typing import Any, cast
 
+import msgspec
+
+from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
 from phalanx.model.decisions import EvictionReason, Plan
-from phalanx.model.gang import GangKey, Problem
-from phalanx.model.pod import MemberState
+from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated, PodRejected
+from phalanx.model.gang import GangKey, MatchPolicy, Problem
+from phalanx.model.pod import MemberState, PodPhase
 from phalanx.scheduling.gangs.quorum import quorum_requirement
-from phalanx.scheduling.reservations.outcomes import NO_CAUSE
+from phalanx.scheduling.reservations.outcomes import BROKEN
 from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
 from ..scheduling.scenario import Scenario
+from .records import StoredRecords
 
 QUEUES = ("a", "b", "c")
+CARD_MEMORY, CARD_COUNT = "volcano.sh/vgpu-memory", "volcano.sh/vgpu-number"
+# Parts of a second by which the scheduler's clock advances; the API shows whole seconds.
+_PARTS = 4
 POLICIES = {
     "usual": """
 actions: "enqueue, allocate, backfill"
@@ -28,7 +37,8 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
 actions: "enqueue, allocate, preempt, reclaim, backfill"
 tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
-- plugins: [{name: capacity}, {name: predicates}, {name: binpack}]
+- plugins: [{name: capacity}, {name: predicates}, {name: binpack},
+            {name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}]
 """,
     "shares": """
 actions: "enqueue, allocate, reclaim, preempt, backfill"
@@ -38,15 +48,19 @@ tiers:
 """,
     "starts": """
 actions: "enqueue, allocate, reserve, backfill"
-tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: network-topology-aware}]}]
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: network-topology-aware},
+  {name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}]}]
 configurations: [{name: reserve, arguments: {depth: 0, startDelaySeconds: 0}}]
+phalanx: {exceededRunTimes: kill}
 """,
     "all": """
 actions: "enqueue, allocate, reserve, gangpreempt, preempt, reclaim, backfill"
 tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
-- plugins: [{name: fairshare}, {name: capacity}, {name: predicates}, {name: nodeorder}]
+- plugins: [{name: fairshare}, {name: capacity}, {name: predicates}, {name: nodeorder},
+            {name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}]
 configurations: [{name: reserve, arguments: {depth: 2, startDelaySeconds: 0, waitInsteadSeconds: 60}}]
+phalanx: {exceededRunTimes: kill}
 """,
 }
 
@@ -60,10 +74,19 @@ class SoakCluster(Scenario):
 
     def __init__(self, policy: str) -> None:
         super().__init__(POLICIES[policy])
+        self.policy_text = POLICIES[policy]
         self._settles_at_once = policy != "all"
         # Whether no unit so far had ports, affinity or an order constraint.
         self.amounts_only = True
-        self.binds = self.evictions = self.cycles = 0
+        self.binds = self.evictions = self.cycles = self.made = 0
+        # Part of a second that the scheduler's clock is ahead of the API's whole seconds, and the seconds by which
+        # the kubelets' clocks differ from it.
+        self.fraction = 0.0
+        self.skew = 0
+        # (node, time) of each pod that a kubelet has rejected.
+        self.rejections: list[tuple[str, int]] = []
+        # Suspended jobs by the name of their gang: (members, what a pod asks for).
+        self.suspended: dict[str, tuple[int, dict[str, Any]]] = {}
         self._hash = hashlib.blake2b(digest_size=16)
         # uid -> node, of bindings without a reported failure.
         self._sent: dict[str, str] = {}
@@ -80,6 +103,25 @@ class SoakCluster(Scenario):
     def known(self) -> Collection[str]:
         """Return the observed objects, by key."""
         return self._observed.keys()
+
+    @property
+    def clock(self) -> float:
+        """Return the scheduler's time in seconds since the epoch."""
+        return self.now + self.fraction
+
+    def last_event(self, about: str) -> ClusterEvent | None:
+        """Return the last event of an object."""
+        return self._observed.get(about)
+
+    def forget(self, about: str, event: ClusterEvent) -> None:
+        """Remove an object."""
+        self.observe(about, event)
+        del self._observed[about]
+
+    def leaves(self, name: str) -> bool:
+        """Return whether a pod is evicted or terminates."""
+        record = self.state.pods.get(name)
+        return record is not None and (record.evicting or record.pod.terminating)
 
     def has(self, name: str, *states: MemberState) -> bool:
         return name in self.state.pods and self.state.pods[name].state in states
@@ -114,39 +156,87 @@ class SoakCluster(Scenario):
         self.state.pods.binding_failed(name)
         self._sent.pop(name, None)
 
-    def wait(self, seconds: int) -> None:
+    def wait(self, seconds: float) -> None:
         """Advance the time; the kubelet kills pods at their limit; the scheduler wakes at its own times."""
-        until = self.now + seconds
-        self.scheduler.activate_due(self.now)
+        until = self.clock + seconds
+        self.scheduler.activate_due(self.clock)
         self.work()
-        while self.now < until:
+        while self.clock < until:
             wakes = [*self._ends().values(), self.scheduler.next_recheck or until]
-            self.now = min([math.ceil(wake) for wake in wakes if self.now < wake < until], default=until)
-            for uid in [uid for uid, end in self._ends().items() if end <= self.now]:
+            later = [math.ceil(wake * _PARTS) / _PARTS for wake in wakes if self.clock < wake < until]
+            self._advance_to(min(later, default=until))
+            for uid in [uid for uid, end in self._ends().items() if end <= self.clock]:
                 self.gone(uid)
-            self.scheduler.activate_due(self.now)
+            self.scheduler.activate_due(self.clock)
             self.work()
 
+    def _advance_to(self, clock: float) -> None:
+        self.now = math.floor(clock)
+        self.fraction = clock - self.now
+
     def _ends(self) -> dict[str, int]:
+        """Return when kubelets kill pods; the limit of a queue is enforced by the scheduler."""
         running = ((uid, record) for uid, record in self.state.pods.items() if record.state is MemberState.RUNNING)
         return {
             uid: record.pod.started + record.pod.run_time.limit
             for uid, record in running
-            if record.pod.started and record.pod.run_time.limit
+            if record.pod.started and record.pod.run_time.limit and not record.pod.run_time.allowed
         }
 
     def confirm(self, *names: str) -> SoakCluster:
+        for uid, record in list(self.state.pods.items()):
+            if record.state is MemberState.ASSUMED and (not names or uid in names):
+                taken = record.allocated.get(SHARED_DEVICES)
+                if isinstance(taken, Given):
+                    self.becomes(uid, cards=tuple(hold.card for share in taken.shares for hold in share))
         super().confirm(*names)
         for uid, record in list(self.state.pods.items()):
             if record.state is MemberState.RUNNING and not record.pod.started:
-                self.becomes(uid, started=self.now, bound=self.now)
+                self.becomes(uid, started=self.now + self.skew, bound=self.now)
         return self
+
+    def depart(self, *names: str) -> SoakCluster:
+        super().depart(*(names or [uid for uid in self.state.pods if self.leaves(uid)]))
+        return self
+
+    def show_eviction(self, uid: str) -> None:
+        """Let the API show that an evicted pod terminates."""
+        pod = self.state.pods[uid].pod
+        self.becomes(uid, terminating=True, condemned="phalanx", leaves=self.now + pod.grace)
+
+    def reject(self, uid: str) -> None:
+        """Let the kubelet of a pod's node reject the pod for its CPUs."""
+        pod, node = self.state.pods[uid].pod, self.where(uid)
+        self.rejections.append((node, self.now))
+        self.becomes(uid, node=node, phase=PodPhase.FAILED, nominated_node="")
+        self.state.apply(PodRejected(node, "OutOfcpu", pod.namespace, pod.pod_class, self.now))
+
+    def answer(self) -> None:
+        """Write the status of native groups and of composites that have started."""
+        for gang in list(self.state.gangs.values()):
+            spec = gang.spec
+            native = spec is not None and spec.match_policy is MatchPolicy.UNTIL_SCHEDULED
+            if spec is not None and native and not spec.once_satisfied and gang.active >= spec.min_member:
+                self.observe(
+                    f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(spec, once_satisfied=True))
+                )
+        for about, event in list(self._observed.items()):
+            if isinstance(event, CompositeUpdated) and not event.composite.initiated:
+                key = event.composite.key
+                groups = [gang for gang in self.state.gangs.values() if gang.spec and gang.spec.composite == key]
+                if sum(bool(gang.active) for gang in groups) >= event.composite.min_groups:
+                    started = msgspec.structs.replace(event.composite, initiated=True)
+                    self.observe(about, CompositeUpdated(started))
 
     def restart(self) -> SoakCluster:
         """Bindings that were sent and not seen yet have arrived, or have not: the new process cannot know."""
         for uid in [uid for uid, record in self.state.pods.items() if record.state is MemberState.ASSUMED]:
             self._sent.pop(uid, None)
+        records = StoredRecords.of(self.scheduler, self.state)
         super().restart()
+        self.state.pods.load_nominations()
+        records.load(self.scheduler, self.state)
+        self.scheduler.activate_due(self.clock)
         return self
 
     # Invariants
@@ -154,8 +244,15 @@ class SoakCluster(Scenario):
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
         before = self._needs()
         priorities = {uid: record.pod.priority for uid, record in self.state.pods.items()}
-        plan = super().cycle(should_stop)
+        seconds, self.now = self.now, cast("int", self.clock)
+        try:
+            plan = super().cycle(should_stop)
+        finally:
+            self.now = seconds
         self.plans.clear()
+        for nominate in plan.nominations:
+            if nominate.uid in self.state.pods and not self.state.pods[nominate.uid].pod.placeholder:
+                self.becomes(nominate.uid, nominated_node=nominate.node)
         self.cycles += 1
         self.binds += len(plan.binds)
         self.evictions += len(plan.evictions)
@@ -224,6 +321,6 @@ class SoakCluster(Scenario):
     def _no_promise_is_broken(self) -> None:
         plan = reservation_plan(self.scheduler.features)
         if plan is not None:
-            assert not plan.starts.outcomes.counts[NO_CAUSE], "a promised start was missed without a cause"
+            assert not plan.starts.outcomes.counts[BROKEN], "a promised start was missed without a cause"
             stuck = plan.starts.outcomes.counts[SlipCause.NOT_PLACEABLE.value]
             assert not stuck or not self.amounts_only, "a promised start was missed where only amounts count"

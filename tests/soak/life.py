@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from .cluster import POLICIES, SoakCluster
-from .steps import Draw, Step, play
+from .draws import Draw
+from .feature_plays import resume
+from .invariants import check_plan
+from .next_process import differences
+from .plays import play
+from .steps import Step
 
 #: After this number of steps the cluster comes to rest.
 REST_EVERY = 10
@@ -30,7 +36,7 @@ class Life(msgspec.Struct):
     fault: str = ""
 
 
-def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: None) -> Life:
+def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: None, compares: bool = True) -> Life:
     """Draws a life and lives it, up to the first fault."""
     policy = list(POLICIES)[seed % len(POLICIES)]
     cluster, draw = SoakCluster(policy), Draw(seed)
@@ -38,32 +44,44 @@ def live(seed: int, steps: int, done: Callable[[int], None] = lambda number: Non
     for number in range(steps):
         step = draw.step(cluster)
         life.story.steps.append(step)
-        life.fault = fault_of(cluster, step, number)
+        life.fault = fault_of(cluster, step, number, compares)
         done(number)
         if life.fault:
             break
     return life
 
 
-def relive(story: Story) -> Life:
+def relive(story: Story, compares: bool = True) -> Life:
     """Lives a story once more."""
     cluster = SoakCluster(story.policy)
     for number, step in enumerate(story.steps):
-        if fault := fault_of(cluster, step, number):
+        if fault := fault_of(cluster, step, number, compares):
             return Life(Story(story.policy, story.steps[: number + 1]), cluster, fault)
     return Life(story, cluster)
 
 
-def fault_of(cluster: SoakCluster, step: Step, number: int) -> str:
-    """Return the fault after a step, "" for none."""
+def fault_of(cluster: SoakCluster, step: Step, number: int, compares: bool = True) -> str:
+    """Return the fault after a step, "" for none. With `compares` the next process counts too."""
     try:
         play(step, cluster)
-        cluster.cycle()
+        resume(cluster)
+        cluster.answer()
+        check_plan(cluster, cluster.cycle())
         if number % REST_EVERY == REST_EVERY - 1:
             cluster.rest()
+        if compares and cluster.scheduler.idle and (fault := differences(cluster)):
+            return f"NextProcess: {fault}"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}{_place_of(error)}"
     return ""
+
+
+def _place_of(error: Exception) -> str:
+    """Return the failed line of an assertion without a message."""
+    if str(error) or error.__traceback__ is None:
+        return ""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{last.line} ({Path(last.filename).name})"
 
 
 def shrink(story: Story, patience: int = 2000) -> Story:

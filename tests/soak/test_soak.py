@@ -31,7 +31,7 @@ def test_past_failures_of_lives_pass(name: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_longer_lives_succeed(seed: int) -> None:
-    life = live(seed, 600)
+    life = live(seed, 600, compares=False)
     assert not life.fault, (life.story.policy, life.fault)
     assert life.cluster.binds > 50
 

@@ -24,7 +24,7 @@ from phalanx.scheduling.reservations.stored import StoredReservation, encode
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 from phalanx.views.promise_record import DATA_KEY, WRITTEN_KEY, encode_written, promises_of
-from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource, live_promises
+from phalanx.views.promises import PromisedStart, PromiseOrigin, Promises, PromiseSource, live_promises
 from tests.scheduling.scenario import Scenario
 from tests.views.situations import G
 from tests.views.test_situations import RESERVE
@@ -106,8 +106,8 @@ def test_dry_run_that_finds_no_start_any_more_says_that_the_promise_is_given_up(
     world.no_node("n").node("small", cpu=1)
     answer = why(world, promises)
     assert answer.start is not None
-    assert (answer.start.moves_to, answer.start.moves_because) == ("", "LimitChanged")
-    assert "  a dry run drops it: LimitChanged" in start_lines(answer.start, world.now)
+    assert (answer.start.moves_to, answer.start.moves_because) == ("", "NodeLost")
+    assert "  a dry run drops it: NodeLost" in start_lines(answer.start, world.now)
 
 
 def test_start_that_only_a_dry_run_reserves_is_not_called_promised() -> None:
@@ -203,3 +203,10 @@ def test_promise_without_times_is_omitted_with_a_warning() -> None:
 def promise_of(**fields: object) -> StoredReservation:
     made = StoredReservation(2000, 2100, 2000, 2000, 1000, [])
     return msgspec.structs.replace(made, **fields)
+
+
+def test_views_call_a_promised_start_that_has_passed_overdue() -> None:
+    start = PromisedStart(no_later_than="2026-11-28T08:00:00Z", promised="2026-11-28T08:00:00Z", basis="beside it")
+    due = 1795852800
+    assert start_lines(start, due)[0] == "Starts: no later than now (08:00:00)"
+    assert start_lines(start, due + 1200)[0] == "Starts: overdue, 20 min ago (08:00:00)"

@@ -121,7 +121,8 @@ def test_a_minimum_on_pods_of_any_owner_makes_a_gang_of_that_owners_pods() -> No
     assert play.placed() == []
     play.create("serve-2", of=rs, annotations={"phalanx.dev/min-count": "2"}).run()
     assert len(play.placed()) == 2
-    assert play.intake.workloads.wanted == set()
+    # Its number of replicas limits the minimum.
+    assert play.intake.workloads.wanted == {("apps", "replicasets")}
 
 
 def test_pods_of_deployments_and_stateful_sets_are_on_their_own() -> None:

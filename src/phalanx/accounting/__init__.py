@@ -1,1 +1,2 @@
-"""Usage of gangs, recorded beyond the life of their objects: the recorder's process and queries of its database."""
+"""Usage of gangs, recorded in a database beyond the life of their objects: the recorder's process and queries of
+the database."""

@@ -1,4 +1,4 @@
-"""One transaction of the recorder: turns changes of gangs into rows of runs and members."""
+"""One transaction of the usage recorder: turns changes of gangs into rows of runs and members."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Transaction that writes changes: first ends, then new pods in order of creation.
+    """Transaction that records changes of pods: first ends, then new pods in order of creation.
 
-    The result after a gap is therefore the same as if every change had been recorded in time."""
+    The result after a gap is therefore the same as if every change had been recorded in time.
+    """
 
     def __init__(self, store: Store, changes: Sequence[GangChange], clock: Clock) -> None:
         self._store = store
@@ -72,7 +73,8 @@ class Batch:
         self._store.change_members(list(changed.values()))
 
     def _update_member(self, row: MemberRow, fact: PodFact | None) -> bool:
-        """Apply the pod's last state and then its loss to the row. Return whether the row has changed."""
+        """Update a member's row with its pod's last state, then with its unobserved deletion. Return whether the
+        row has changed."""
         if row.ended is not None:
             return False
         before = copy(row)
@@ -138,7 +140,8 @@ class Batch:
         return run
 
     def _is_first(self, change: GangChange) -> bool:
-        """Return whether no run of this gang is known; a gang known only by its name is compared by name."""
+        """Return whether the database has no run of this gang; a gang known only by its name is compared by
+        name."""
         runs = self._by_gang.get((change.key.namespace, change.key.name), ())
         if change.gang is None or not change.gang.uid:
             return not runs
@@ -166,7 +169,8 @@ class Batch:
         return run
 
     def _add_first_member(self, run: RunRow, fact: PodFact, payer: int, gang: GangFact | None) -> None:
-        """Charge a run to its first member. Without an admission check the pod's creation is its submission."""
+        """Set the payer of a run (namespace, queue, user) to that of its first member. Without an admission check
+        the pod's creation is its submission."""
         run.payer = payer
         if run.id not in self._new_runs and (gang is None or not gang.admission):
             run.submitted = fact.created
@@ -178,7 +182,7 @@ class Batch:
     # runs
 
     def _update_runs(self) -> None:
-        """Update the state, the times and the payer of all changed runs."""
+        """Update the state, the times and the payer of all runs that changed in this transaction."""
         evictions = self._store.evictions(self._touched)
         fresh_totals = self._store.totals(self._touched)
         ended_runs: list[RunRow] = []
@@ -224,7 +228,7 @@ class Batch:
     # usage
 
     def _charge(self, row: MemberRow) -> None:
-        """Add the usage of an ended pod to the sums by day; called once per pod."""
+        """Add the usage of an ended pod to the stored sums per day; called once per pod."""
         if row.bound is None:
             return
         for (day, resource), amount in usage_by_day(decode_parts(row.parts)).items():
@@ -246,7 +250,7 @@ class Batch:
 
 
 def _name(change: GangChange) -> str:
-    """Return the shown name of a gang."""
+    """Return the shown name of the changed gang."""
     known = change.gang.shown if change.gang is not None else ""
     return known or shown_name(change.key.name)
 

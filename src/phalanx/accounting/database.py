@@ -1,4 +1,4 @@
-"""Database of the accounts: an SQLite file, or PostgreSQL by its URL."""
+"""Database of recorded usage: an SQLite file, or PostgreSQL by its URL."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LOCK = 0x7068616C
 
 
 class DatabaseError(Exception):
-    """The database is unusable; the text is for users and never has a password. An `unreachable` one can recover
-    later."""
+    """Error for an unusable usage database; the text is for users and never has a password. An `unreachable` one
+    can recover later."""
 
     def __init__(self, text: str, *, unreachable: bool = False) -> None:
         super().__init__(text)
@@ -36,13 +36,13 @@ class DatabaseError(Exception):
 
 
 def default_location() -> str:
-    """Return the path of the default file, below $XDG_STATE_HOME."""
+    """Return the path of the default SQLite file, below $XDG_STATE_HOME."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return str(Path(state) / "phalanx" / "accounting.db")
 
 
 def parse_location(location: str) -> URL:
-    """Return the URL for a URL or for the path of an SQLite file. Raises DatabaseError for other texts."""
+    """Return the database URL for a URL or for the path of an SQLite file. Raises DatabaseError for other texts."""
     if "://" not in location:
         return URL.create("sqlite", database=str(Path(location).expanduser()))
     try:
@@ -57,7 +57,8 @@ def parse_location(location: str) -> URL:
 
 
 class Database:
-    """The database; its `writing` transactions run one at a time across processes, each sees the previous one."""
+    """Database of recorded usage; its `writing` transactions run one at a time across processes, and each sees the
+    previous one."""
 
     def __init__(self, location: str) -> None:
         self._url = parse_location(location)
@@ -66,12 +67,13 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Location for messages, without a password."""
+        """Location of the database for messages, without a password."""
         return str(self._file) if self._file is not None else self._url.render_as_string(hide_password=True)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open a transaction that is committed at the end, or rolled back on an exception. Raises DatabaseError."""
+        """Open a write transaction that is committed at the end, or rolled back on an exception. Raises
+        DatabaseError."""
         connecting = self.engine.connect
         with (
             self._translated_errors(),
@@ -98,7 +100,7 @@ class Database:
                 yield connection
 
     def upgrade(self) -> None:
-        """Create the tables, or migrate them to this release. Raises DatabaseError."""
+        """Create the database tables, or migrate them to this release. Raises DatabaseError."""
         if self._file is not None:
             _make_private(self._file)
         with self.writing() as connection:
@@ -165,7 +167,7 @@ class Database:
 
 
 def _make_private(file: Path) -> None:
-    """Create the file with access for its owner only, because usage data is personal."""
+    """Create the database file with access for its owner only, because usage data is personal."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))

@@ -1,4 +1,4 @@
-"""Export of tables as CSV and Parquet."""
+"""Export of usage tables as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rows = Sequence[Sequence[Cell]]
 
 
 def as_csv(header: Sequence[str], rows: Rows) -> str:
-    """Return the rows as CSV (RFC 4180). A text that looks like a formula gets a leading apostrophe."""
+    """Format table rows as CSV (RFC 4180). A text that looks like a formula gets a leading apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(header)
@@ -29,9 +29,10 @@ def as_csv(header: Sequence[str], rows: Rows) -> str:
 
 
 def write_parquet(file: Path, header: Sequence[str], rows: Rows, sums: Sequence[str]) -> None:
-    """Write the rows as Parquet. Columns in `sums` are exact integers beyond 64 bits, written as decimals.
+    """Write table rows as Parquet. Columns in `sums` are exact integers beyond 64 bits, written as decimals.
 
-    Raises ImportError without pyarrow, and OSError."""
+    Raises ImportError without pyarrow, and OSError.
+    """
     import pyarrow
     import pyarrow.parquet
 

@@ -1,4 +1,4 @@
-"""State of pods and gangs as the recorder needs it, and the precision of each time."""
+"""State of pods and gangs as the usage recorder needs it, and the precision of each time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.model.text.decoding import MAX_NAME
 
 
 class Precision(enum.IntEnum):
-    """Source of a recorded time."""
+    """Source of a recorded time, and thereby its precision."""
 
     REPORTED = 0  # a field of an object
     OBSERVED = 1  # our clock at the watch event
@@ -25,7 +25,7 @@ class Precision(enum.IntEnum):
 
 
 class PodOutcome(enum.StrEnum):
-    """End of a pod; "" before it has ended."""
+    """Way in which a pod ended; "" before it has ended."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -35,7 +35,7 @@ class PodOutcome(enum.StrEnum):
 
 
 class PodFact(msgspec.Struct, frozen=True):
-    """State of a pod. Texts are printable and short.
+    """State of a pod for the usage recorder. Texts are printable and short.
 
     `gang` is "" for a single pod. `placed` is True once it has a node, since `bound` (0 if no field has the time).
     `outcome` is "" before its end; `ended` is the time of its end (0 if no field has it), `observed` is True if a
@@ -64,11 +64,13 @@ class PodFact(msgspec.Struct, frozen=True):
 
 
 class GangFact(msgspec.Struct, frozen=True):
-    """State of a gang beside its pods. `uid` and `created` are those of its object or owner.
+    """State of a gang besides its pods, for the usage recorder. `uid` and `created` are those of its object or
+    owner.
 
     With `admission` its submission is the creation of that object, not of its pods, which wait until it is
     `admitted`. Unless it is `declared` by an object, it exists only while it has members. `shown` is its name
-    in views."""
+    in views.
+    """
 
     namespace: str
     name: str
@@ -88,7 +90,7 @@ class GangFact(msgspec.Struct, frozen=True):
 
 
 class ReadPod(msgspec.Struct):
-    """A pod of the API; `finished` is the time of its last container's end, 0 if no container reports it."""
+    """Pod of the API; `finished` is the time of its last container's end, 0 if no container reports it."""
 
     pod: PodObject
     finished: int
@@ -133,7 +135,8 @@ def read_pod(raw: bytes) -> ReadPod:
 
 
 def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
-    """Return the state of a pod. `spec` is the pod as the intake understands it; `queue` its gang's or its own."""
+    """Return the state of a pod for the recorder. `spec` is the pod as the scheduler decodes it; `queue` its gang's
+    queue or its own."""
     status = read.pod.status
     disruption = _disruption(status.conditions)
     evicted = parse_time(disruption.last_transition_time) if disruption is not None else 0
@@ -202,7 +205,7 @@ def key_of(fact: PodFact) -> GangKey:
 
 
 def plain(text: str) -> str:
-    """Cut a foreign text to a length for the database and replace characters that a terminal cannot print."""
+    """Cut a user's text to a length for the database and replace characters that a terminal cannot print."""
     text = text[:MAX_NAME]
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 

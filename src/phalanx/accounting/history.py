@@ -1,4 +1,4 @@
-"""Queries of runs: past and current ones."""
+"""Queries of recorded runs of gangs: past and current ones."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class RunFilter(msgspec.Struct, frozen=True):
 
 
 class RunEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """One run. Times are seconds since the epoch, None if not reached; `wait` and `run` are seconds.
+    """Recorded run of a gang. Times are seconds since the epoch, None if not reached; `wait` and `run` are seconds.
 
     `run` counts the seconds in which any member was bound. `used` is by resource in amount times seconds, exactly;
-    CPU is in thousandths of a core. `estimated` is True if any time is an estimate."""
+    CPU is in thousandths of a core. `estimated` is True if any time is an estimate.
+    """
 
     namespace: str
     name: str
@@ -58,7 +59,7 @@ class RunEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_runs(connection: Connection, run_filter: RunFilter, now: int) -> list[RunEntry]:
-    """Return the runs that match the filter, oldest submission first."""
+    """Return the recorded runs that match a filter, oldest submission first."""
     table = runs.c
     conditions = [table.submitted < run_filter.until, or_(table.ended.is_(None), table.ended >= run_filter.since)]
     for column, values in (
@@ -102,7 +103,7 @@ def read_runs(connection: Connection, run_filter: RunFilter, now: int) -> list[R
 
 
 class Holding(msgspec.Struct):
-    """Usage of the members of a run: `spans` are (from, until)."""
+    """Times in which the members of a run used resources: `spans` are (from, until)."""
 
     spans: list[tuple[int, int]] = []
     used: dict[str, int] = {}
@@ -110,7 +111,7 @@ class Holding(msgspec.Struct):
     estimated: bool = False
 
     def seconds(self) -> int:
-        """Return the number of seconds in which any member was bound."""
+        """Return the number of seconds in which any member of the run was bound."""
         total, reached = 0, 0
         for begin, end in sorted(self.spans):
             total += max(0, end - max(begin, reached))

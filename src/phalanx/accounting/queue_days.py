@@ -1,4 +1,4 @@
-"""Usage of each queue on each day, for charts over time."""
+"""Recorded usage of each queue on each day, for charts over time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Days = dict[str, dict[str, list[int]]]
 
 
 def read_queue_days(connection: Connection, first: int, count: int, now: int) -> Days:
-    """Return the usage of `count` days from the day `first` (days since the epoch). Open pods count until `now`."""
+    """Return the usage of queues on `count` days from the day `first` (days since the epoch). Running pods count
+    until `now`."""
     days: Days = {}
 
     def add(resource: str, queue: str, day: int, amount: int) -> None:

@@ -1,4 +1,5 @@
-"""Recorder: writes the state of pods and gangs into the accounts, each fact once, even if repeated."""
+"""Recorder: writes the state of pods and gangs into the usage database, each change once, even if it is
+repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ WATCHED_UNTIL = "watched-until"
 
 
 class GangChange(msgspec.Struct):
-    """Change of one gang: its declaration now, its changed pods, and its lost pods."""
+    """Change of one gang for the recorder: its present declaration, its changed pods, and pods whose deletion was
+    not observed."""
 
     key: GangKey
     gang: GangFact | None = None
@@ -27,25 +29,27 @@ class GangChange(msgspec.Struct):
 
 
 class OpenMember(msgspec.Struct, frozen=True):
-    """A pod without a recorded end."""
+    """Recorded pod without a recorded end."""
 
     uid: str
     key: GangKey
 
 
 class Recorder:
-    """Writer of the accounts. Every call is one transaction and can be repeated.
+    """Writer of the usage database. Every call is one transaction and can be repeated.
 
     A pod is identified by its uid, and an ended pod never changes. Only the database decides, not the memory of the
-    process, so a crash between any two statements is harmless, and so is a second recorder."""
+    process, so a crash between any two statements is harmless, and so is a second recorder.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def adopt(self, cluster: str) -> int:
-        """Return the time until which this cluster was watched, 0 if never.
+        """Return the time until which the recorder watched this cluster, 0 if never.
 
-        Raises DatabaseError if the accounts belong to another cluster: its pods would count as lost."""
+        Raises DatabaseError if the accounts belong to another cluster: its pods would count as lost.
+        """
         with self._database.writing() as connection:
             store = Store(connection)
             known = store.property(CLUSTER)
@@ -78,13 +82,14 @@ class Recorder:
             Batch(Store(connection), changes, clock).write()
 
     def record_watched_until(self, until: int) -> None:
-        """Record that no change before `until` was missed."""
+        """Record that no change before `until` was missed by the watch."""
         with self._database.writing() as connection:
             store = Store(connection)
             if until > int(store.property(WATCHED_UNTIL) or 0):
                 store.set_property(WATCHED_UNTIL, str(until))
 
     def prune_forgotten(self, uids: Iterable[str]) -> None:
-        """Drop the forgotten uids that are not among `uids`, those of all existing pods and gangs."""
+        """Delete the marks of erased pods and gangs whose uids are not among `uids`, those of all existing pods and
+        gangs."""
         with self._database.writing() as connection:
             Store(connection).keep_forgotten(set(uids))

@@ -1,4 +1,4 @@
-"""Rows of runs and members, and their update from the state of a pod."""
+"""Rows of runs and members in the usage database, and their update from the state of a pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.accounting.sums import decode_parts, encode_parts
 
 
 class MemberRow(msgspec.Struct):
-    """Row of the table `members`."""
+    """Row of the table `members`: one pod of a run."""
 
     uid: str
     run: int
@@ -33,7 +33,7 @@ class MemberRow(msgspec.Struct):
 
 
 class RunRow(msgspec.Struct):
-    """Row of the table `runs`."""
+    """Row of the table `runs`: one run of a gang."""
 
     id: int
     uid: str
@@ -57,7 +57,7 @@ class RunRow(msgspec.Struct):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A pod that was deleted unobserved: it existed at `since` and does not exist at `before`."""
+    """Pod whose deletion was not observed: it existed at `since` and does not exist at `before`."""
 
     uid: str
     since: int
@@ -65,7 +65,8 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """Time of the recording. If the time before was not `watched`, a change is of unknown time, so estimated."""
+    """Time of the recording. If the recorder did not watch the cluster before (`watched` is False), the time of a
+    change is an estimate."""
 
     now: int
     watched: bool
@@ -80,9 +81,10 @@ def new_member(fact: PodFact, run: int, payer: int) -> MemberRow:
 
 
 def update(row: MemberRow, fact: PodFact, clock: Clock) -> None:
-    """Update a row from the state of its pod, unless the pod has ended.
+    """Update a member's row from the state of its pod, unless the pod has ended.
 
-    Missing times are replaced by our clock; no time is in the future or before an earlier one."""
+    Missing times are replaced by our clock; no time is in the future or before an earlier one.
+    """
     if row.ended is not None:
         return
     amounts, now = dict(fact.amounts), clock.now
@@ -107,7 +109,8 @@ def update(row: MemberRow, fact: PodFact, clock: Clock) -> None:
 
 
 def record_loss(row: MemberRow, lost: Lost) -> None:
-    """Record the end of a lost pod, at the end of its grace period if that lies between the two known times."""
+    """Record the end of a pod whose deletion was not observed, at the end of its grace period if that lies between
+    the two known times."""
     if row.ended is not None:
         return
     row.ended_before = lost.before

@@ -1,4 +1,4 @@
-"""Usage of queues, users and namespaces between two times.
+"""Reports of the usage of queues, users and namespaces between two times.
 
 Whole days come from the sums by day, the rest of a day at both ends from the pods themselves.
 """
@@ -34,10 +34,12 @@ class Used(msgspec.Struct):
 
 
 class ReportLine(msgspec.Struct):
-    """Usage of one group; `group` has one value per requested dimension.
+    """Line of a usage report: the usage of one group (queue, user, namespace); `group` has one value per requested
+    dimension.
 
     `started` and `ended` count runs, `states` the ended ones by state. Waits are those of started runs in seconds,
-    None without any."""
+    None without any.
+    """
 
     group: tuple[str, ...]
     resources: dict[str, Used]
@@ -49,7 +51,7 @@ class ReportLine(msgspec.Struct):
 
 
 class _Lines(dict[tuple[str, ...], ReportLine]):
-    """Report lines by group, created on demand; `groups` has the group of each selected payer."""
+    """Lines of a usage report by group, created on demand; `groups` has the group of each selected payer."""
 
     def __init__(self, groups: Mapping[int, tuple[str, ...]]) -> None:
         super().__init__()
@@ -59,7 +61,8 @@ class _Lines(dict[tuple[str, ...], ReportLine]):
         return self.setdefault(group, ReportLine(group, {}))
 
     def entry(self, payer: int, resource: str) -> Used | None:
-        """Return the entry to add to; None for an unselected payer, and for the resource `pods`."""
+        """Return the entry to which a payer's usage is added; None for a payer outside of the report, and for the
+        resource `pods`."""
         if payer not in self.groups or resource == PODS:
             return None
         return self.line(self.groups[payer]).resources.setdefault(resource, Used())
@@ -68,7 +71,8 @@ class _Lines(dict[tuple[str, ...], ReportLine]):
 def read_report(
     connection: Connection, by: Sequence[str], since: int, until: int, now: int, queues: Sequence[str] = ()
 ) -> list[ReportLine]:
-    """Return the lines sorted by group. Open pods count until `now`. `by` are some of DIMENSIONS, or none."""
+    """Return the lines of a usage report sorted by group. Running pods count until `now`. `by` are some of
+    DIMENSIONS, or none."""
     until = max(since, min(until, now))
     lines = _Lines(_groups(connection, by, queues))
     first, last = -(-since // DAY), until // DAY
@@ -118,7 +122,7 @@ def _add_pods(connection: Connection, lines: _Lines, begin: int, end: int, condi
 
 
 def _add_runs(connection: Connection, lines: _Lines, since: int, until: int) -> None:
-    """Add the counts and waits of runs, payer by payer: the indices avoid sorting all past runs."""
+    """Add the numbers and waits of runs to the report, payer by payer: the indices avoid sorting all past runs."""
     table = runs.c
     ended = and_(table.payer == payers.c.id, table.ended >= since, table.ended < until)
     states = [str(state) for state in State if state.over]

@@ -1,4 +1,4 @@
-"""Removal of records: old ones, and those of one user; open runs always stay."""
+"""Removal of usage records: old ones, and those of one user; runs that have not ended always stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.accounting.tables import members, payers, runs, usage
 
 
 class Removed(msgspec.Struct):
-    """Counts of removed runs, pods, and sums per day; `under_way` counts the user's open runs, which stay."""
+    """Numbers of removed runs, pods, and sums per day; `under_way` counts the user's running runs, which stay."""
 
     runs: int = 0
     pods: int = 0
@@ -24,7 +24,7 @@ class Removed(msgspec.Struct):
 
 
 def prune(connection: Connection, runs_before: int, usage_before: int, now: int) -> Removed:
-    """Remove runs that ended before one time, and the sums of whole days before another."""
+    """Remove recorded runs that ended before one time, and the sums of whole days before another."""
     old = runs.c.ended < runs_before
     removed = Removed()
     _forget(connection, old, now)
@@ -37,9 +37,11 @@ def prune(connection: Connection, runs_before: int, usage_before: int, now: int)
 
 
 def pseudonymise(connection: Connection, user: str, now: int) -> tuple[str, Removed]:
-    """Replace the user of ended runs by a random pseudonym. Return it with the counts; usage of queues stays.
+    """Replace the user's name in ended runs by a random pseudonym. Return it with the counts; usage of queues
+    stays.
 
-    Names of runs and pods often identify the user, so they are replaced, too."""
+    Names of runs and pods often identify the user, so they are replaced, too.
+    """
     pseudonym = f"erased-{secrets.token_hex(8)}"
     store, removed = Store(connection), Removed()
     for number, namespace, queue in connection.execute(
@@ -65,7 +67,7 @@ def pseudonymise(connection: Connection, user: str, now: int) -> tuple[str, Remo
 
 
 def delete_user(connection: Connection, user: str, now: int) -> Removed:
-    """Remove the records that a user was charged for; reports of past periods shrink accordingly."""
+    """Remove the usage records that a user was charged for; reports of past periods shrink accordingly."""
     removed = Removed()
     charged = select(payers.c.id).where(payers.c.user == user)
     ended, members_of_ended = (
@@ -87,12 +89,12 @@ def _ended_runs(condition: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 def _members_of_ended_runs(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition for members of ended runs."""
+    """Return the SQL condition for members of ended runs."""
     return and_(condition, members.c.run.in_(select(runs.c.id).where(runs.c.ended.is_not(None))))
 
 
 def _forget(connection: Connection, condition: ColumnElement[bool], now: int) -> None:
-    """Mark pods and gangs as forgotten, so that they are not recorded again while their objects exist."""
+    """Mark erased pods and gangs, so that they are not recorded again while their objects exist."""
     store = Store(connection)
     rows = connection.execute(select(runs.c.uid, runs.c.gang_uid, runs.c.gang).where(condition)).all()
     store.forget((uid for uid, _, _ in rows), now)

@@ -1,4 +1,4 @@
-"""Rules about runs of gangs: their pods and their state. Pure functions of recorded data."""
+"""Rules about runs of gangs: the pods that belong to a run, and its state. Pure functions of recorded data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class RunTotals(msgspec.Struct):
     """Sums over the members of a run: `open` have not ended, of which `bound` have a node.
 
     `last_end` is the latest end of an ended member (0: none), `last_evicted` is True if that was an eviction.
-    `created` and `started` are the earliest times of a creation and of a binding (0: none)."""
+    `created` and `started` are the earliest times of a creation and of a binding (0: none).
+    """
 
     members: int = 0
     open: int = 0
@@ -159,7 +160,7 @@ def run_end(ends: Sequence[MemberEnd], now: int, precision: Precision) -> RunEnd
 
 
 def count_evictions(moments: Iterable[int]) -> int:
-    """Return how often a gang was evicted, from the times of its members' evictions."""
+    """Return how often a gang was evicted as a whole, from the times of its members' evictions."""
     count, last = 0, None
     for moment in sorted(moments):
         if last is None or moment - last > ONE_EVICTION:

@@ -1,4 +1,4 @@
-"""Accounting service: watches a cluster and records changes until it is stopped."""
+"""Accounting service: watches a cluster and records the usage of gangs until it is stopped."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ class AccountingOptions(msgspec.Struct, frozen=True):
 
 
 class AccountingService:
-    """Service that records a cluster. `run` ends when `stop` is called, after pending changes are written.
+    """Service that records the usage of a cluster's gangs. `run` ends when `stop` is called, after pending changes
+    are written.
 
     `ready` is set once the present state of the cluster is recorded. Raises DatabaseError if the database is
-    unusable at the start; later the service waits for it."""
+    unusable at the start; later the service waits for it.
+    """
 
     def __init__(
         self,
@@ -133,9 +135,11 @@ class AccountingService:
             await self._retry(lambda: self._recorder.record_watched_until(self._watch.watched_until))
 
     async def _record_gap(self, last: int, known: list[OpenMember]) -> bool:
-        """Record the changes since `last`, the time of the last watch. Return False if the service has to end.
+        """Record the changes since `last`, the time of the last watch, that a restart missed. Return False if the
+        service has to end.
 
-        Pods that were `known` before the cluster was listed, and are not listed now, are lost."""
+        Pods that were `known` before the cluster was listed, and are not listed now, are lost.
+        """
         listed = self._watch.uids()
         for member in known:
             if member.uid not in listed:
@@ -152,7 +156,8 @@ class AccountingService:
             await asyncio.sleep(0.05)
 
     async def _write(self, watched: bool) -> bool:
-        """Write all pending changes. Return False if the service has to end while the database is unreachable."""
+        """Write all pending changes to the database. Return False if the service has to end while the database is
+        unreachable."""
         while self._watch.waiting:
             changes = self._watch.take(_PODS_AT_ONCE)
             clock = Clock(int(self._clock()), watched)
@@ -163,7 +168,8 @@ class AccountingService:
         return True
 
     def _record(self, changes: list[GangChange], clock: Clock) -> None:
-        """Record changes, in the writer thread. A gang that cannot be recorded does not affect the others."""
+        """Write changes of gangs to the database, in the writer thread. A gang that cannot be recorded does not
+        affect other gangs."""
         try:
             self._recorder.record(changes, clock)
         except DatabaseError as error:
@@ -185,7 +191,8 @@ class AccountingService:
                 self._failures.record_failure("accounts", str(change.key), error)
 
     async def _retry(self, call: Callable[[], None]) -> bool:
-        """Call in the writer thread, retrying while the database is unreachable. Return False if stopped."""
+        """Call a function in the writer thread, and retry while the database is unreachable. Return False if the
+        service was stopped."""
         backoff = Backoff(base=0.5, cap=30.0)
         while True:
             try:
@@ -206,7 +213,7 @@ class AccountingService:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def _cluster(self) -> str:
-        """Return the identity of this cluster: the uid of its namespace kube-system, "" if unreadable."""
+        """Return the identity of the watched cluster: the uid of its namespace kube-system, "" if unreadable."""
         try:
             namespace = await self._client.get(NAMESPACES.path(None, _SYSTEM))
         except ApiError as error:

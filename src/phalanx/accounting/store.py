@@ -1,4 +1,4 @@
-"""SQL statements of the recorder, for SQLite and PostgreSQL alike."""
+"""SQL statements of the usage recorder, for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Sums = Mapping[tuple[int, int, str], Sequence[int]]
 
 
 class Store:
-    """The tables within one transaction."""
+    """Tables of the usage database within one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -58,7 +58,8 @@ class Store:
         return uids_found
 
     def runs(self, ids: Iterable[int], gangs: Iterable[tuple[str, str]]) -> dict[int, RunRow]:
-        """Return the runs of these ids, and of each of these gangs the last run and all open ones."""
+        """Return the runs with these ids, and of each of these gangs the last run and all runs that have not
+        ended."""
         wanted = set(ids)
         names: dict[str, set[str]] = {}
         for namespace, gang in gangs:
@@ -107,7 +108,7 @@ class Store:
         return totals
 
     def ends(self, ids: Iterable[int]) -> dict[int, list[MemberEnd]]:
-        """Return run -> ends of its members, for runs without open members."""
+        """Return the ends of the members of each run, for runs whose members have all ended."""
         ends: dict[int, list[MemberEnd]] = {}
         table = members.c
         selected = (table.name, table.created, table.ended, table.end_precision, table.outcome, table.reason)
@@ -120,7 +121,7 @@ class Store:
         return ends
 
     def evictions(self, ids: Iterable[int]) -> dict[int, list[int]]:
-        """Return run -> times of its members' evictions."""
+        """Return the times of its members' evictions for each run."""
         moments: dict[int, list[int]] = {}
         for chunk in _chunks(ids):
             condition = and_(members.c.run.in_(chunk), members.c.outcome == PodOutcome.EVICTED)
@@ -129,7 +130,7 @@ class Store:
         return moments
 
     def first_payers(self, ids: Iterable[int]) -> dict[int, int]:
-        """Return run -> payer of the member that was bound first."""
+        """Return the payer of the member that was bound first, for each run."""
         first: dict[int, int] = {}
         for chunk in _chunks(ids):
             condition = and_(members.c.run.in_(chunk), members.c.bound.is_not(None))
@@ -141,7 +142,8 @@ class Store:
         return first
 
     def open_members(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (uid, namespace, gang) of pods without an end; a single pod's gang is named as in `key_of`."""
+        """Yield (uid, namespace, gang) of recorded pods without an end; a single pod's gang is named as in
+        `key_of`."""
         joined = members.join(runs, members.c.run == runs.c.id)
         statement = select(members.c.uid, runs.c.namespace, runs.c.gang).select_from(joined)
         for uid, namespace, gang in self._connection.execute(statement.where(members.c.ended.is_(None))):
@@ -158,7 +160,7 @@ class Store:
     # writing
 
     def payer(self, namespace: str, queue: str, user: str) -> int:
-        """Return the id of this combination; add it if it is new."""
+        """Return the id of the payer with this namespace, queue and user; add it if it is new."""
         condition = and_(payers.c.namespace == namespace, payers.c.queue == queue, payers.c.user == user)
         number = self._connection.scalar(select(payers.c.id).where(condition))
         if number is None:
@@ -183,7 +185,7 @@ class Store:
         self._change(members, "uid", rows)
 
     def add_usage(self, sums: Sums) -> None:
-        """Add these sums to the stored ones."""
+        """Add usage sums per day and payer to the stored sums."""
         rows = []
         for (day, payer, resource), (used, evicted, failed) in sorted(sums.items()):
             row: dict[str, Any] = {"day": day, "payer": payer, "resource": resource}
@@ -206,7 +208,7 @@ class Store:
             self._connection.execute(self._insert(forgotten).on_conflict_do_nothing(), rows)
 
     def keep_forgotten(self, uids: Collection[str]) -> None:
-        """Delete the forgotten uids that are not among `uids`."""
+        """Delete the marks of erased pods and gangs whose uids are not among `uids`."""
         for chunk in _chunks([uid for uid in self._connection.scalars(select(forgotten.c.uid)) if uid not in uids]):
             self._connection.execute(delete(forgotten).where(forgotten.c.uid.in_(chunk)))
 

@@ -1,5 +1,5 @@
-"""Amounts times seconds as exact integers. They exceed 63 bits (a day of a large cluster's bytes does), so each is
-stored as two numbers, which databases can add separately."""
+"""Usage (resource amounts times seconds) as exact integers. They exceed 63 bits (a day of a large cluster's bytes
+does), so each is stored as two numbers, which databases can add separately."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Part = tuple[int, int | None, Mapping[str, int]]
 
 
 def split(number: int) -> tuple[int, int]:
-    """Return (high, low) of a number >= 0."""
+    """Split a number >= 0 into the two stored numbers (high, low)."""
     return number >> _BITS, number & _MASK
 
 
 def joined(high: int, low: int) -> int:
-    """Return the number of a pair; the pair can consist of sums."""
+    """Join the two stored numbers of a sum; each can itself be a sum."""
     return (int(high) << _BITS) + int(low)
 
 
@@ -37,7 +37,8 @@ def decode_parts(text: str) -> list[tuple[int, int | None, dict[str, int]]]:
 
 
 def usage_within(parts: Iterable[Part], begin: int, end: int) -> Iterator[tuple[str, int]]:
-    """Yield (resource, amount times seconds) within [begin, end); an open part lasts until `end`."""
+    """Yield (resource, amount times seconds) of the usage within [begin, end); a part without an end lasts until
+    `end`."""
     for since, until, amounts in parts:
         seconds = min(end, end if until is None else until) - max(begin, since)
         if seconds > 0:
@@ -46,7 +47,8 @@ def usage_within(parts: Iterable[Part], begin: int, end: int) -> Iterator[tuple[
 
 
 def usage_by_day(parts: Iterable[Part]) -> dict[tuple[int, str], int]:
-    """Return (day since the epoch, resource) -> amount times seconds, for parts that have ended."""
+    """Return the usage of each resource on each day (since the epoch), in amount times seconds, for parts that have
+    ended."""
     sums: dict[tuple[int, str], int] = {}
     for since, until, amounts in parts:
         assert until is not None

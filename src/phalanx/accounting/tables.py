@@ -1,4 +1,4 @@
-"""The tables of the accounts. Their history is in `migrations/`; a test compares the two.
+"""Tables of the usage database. Their history is in `migrations/`; a test compares the two.
 
 All times are seconds since the epoch, UTC; 0 is not a time, NULL is an unknown or future one.
 A `precision` is the source of a time (`phalanx.accounting.facts.Precision`).

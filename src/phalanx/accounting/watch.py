@@ -1,4 +1,4 @@
-"""Watch of the pods and gangs of a cluster, with the changes that the recorder has not written yet."""
+"""Watch of the pods and gangs of a cluster, with the changes that the usage recorder has not written yet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from phalanx.model.pod import Pod
 
 
 class AccountingWatch:
-    """Watch of a cluster; `changed` is called after each change. `clock` returns seconds since the epoch.
+    """Watch of a cluster for the usage recorder; `changed` is called after each change. `clock` returns seconds
+    since the epoch.
 
     It covers pods for one of `scheduler_names` and `adopted` pods: recorded ones without a known end.
 
@@ -89,7 +90,7 @@ class AccountingWatch:
         self._lost: dict[GangKey, list[Lost]] = {}
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch pods and gangs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             self._kinds.start(tasks)
@@ -98,14 +99,15 @@ class AccountingWatch:
             tasks.create_task(self._reflector.run())
 
     async def synced(self) -> None:
-        """Wait until all objects have been listed once."""
+        """Wait until all watched objects have been listed once."""
         await self._namespaces.synced.wait()
         await self._kinds.synced()
         await self._reflector.synced.wait()
         await self._feed.publish_gangs()
 
     def refresh(self) -> bool:
-        """Update `watched_until`. Return whether all pods are known; during a list the deleted ones are not."""
+        """Update `watched_until`. Return whether all pods are known; during a list, deleted pods are still
+        included."""
         self._drop_scheduler_backlog()
         fresh = self._reflector.synced.is_set() and self._reflector.state is ReflectorState.WATCHING
         if fresh:
@@ -118,13 +120,13 @@ class AccountingWatch:
         return {*self._state.pods, *(gang.run_uid for gang in gangs if gang is not None)}
 
     def declared(self, key: GangKey) -> bool:
-        """Return whether a gang of that name is declared or has a pod."""
+        """Return whether a gang of that name is declared by an object or has a pod."""
         return self._gang(key) is not None or bool(self._members.get(key))
 
     # changes that are not recorded yet
 
     def note_lost(self, uid: str, key: GangKey, since: int) -> None:
-        """Record that a pod was deleted unobserved; it existed at `since`."""
+        """Record that a pod's deletion was not observed; it existed at `since`."""
         self._lost.setdefault(key, []).append(Lost(uid, since, int(self._clock())))
         self._dirty.setdefault(key, set())
 
@@ -132,7 +134,7 @@ class AccountingWatch:
         self._dirty.setdefault(key, set())
 
     def take(self, pods: int) -> list[GangChange]:
-        """Remove and return the changes of whole gangs, until they have at least `pods` pods."""
+        """Remove and return the changes of whole gangs, until they contain at least `pods` pods."""
         changes: list[GangChange] = []
         count = 0
         while self._dirty and count < pods:
@@ -145,14 +147,14 @@ class AccountingWatch:
         return changes
 
     def requeue(self, changes: Iterable[GangChange]) -> None:
-        """Queue changes again that could not be recorded."""
+        """Queue changes again that the recorder could not write."""
         for change in changes:
             self._dirty.setdefault(change.key, set()).update(pod.uid for pod in change.pods)
             if change.lost:
                 self._lost.setdefault(change.key, []).extend(change.lost)
 
     def confirm(self, changes: Iterable[GangChange]) -> None:
-        """Mark changes as recorded, and drop their deleted pods."""
+        """Mark changes as written, and drop their deleted pods."""
         for change in changes:
             pending = self._dirty.get(change.key, ())
             for uid in [pod.uid for pod in change.pods if pod.uid in self._gone and pod.uid not in pending]:
@@ -241,7 +243,7 @@ class AccountingWatch:
             del self._members[key]
 
     def _touched(self, key: GangKey) -> None:
-        """Mark a gang as changed. Its unplaced members follow it into its present queue."""
+        """Mark a gang as changed. Its unplaced members are counted in its present queue."""
         clean = GangKey(key.namespace, plain(key.name))
         gang = self._gang(clean)
         if gang is None and clean not in self._members and clean not in self._queues:
@@ -259,7 +261,8 @@ class AccountingWatch:
         self._changed()
 
     def _drop_scheduler_backlog(self) -> None:
-        """Drop the backlog that only a scheduler's cycle consumes, so that it does not grow."""
+        """Drop changes in the cluster state that only a scheduling cycle consumes, so that they do not
+        accumulate."""
         self._intake.drain_warnings()
         state = self._state
         state.pop_changed()
@@ -268,7 +271,7 @@ class AccountingWatch:
         state.gangs.composites.gangs(GangKey("", ""))
 
     def _gang(self, key: GangKey) -> GangFact | None:
-        """Return the declaration of a gang, None for a gang of another scheduler."""
+        """Return the declaration of a gang for the recorder, None for a gang of another scheduler."""
         record = self._state.gangs.get(key)
         if record is None or record.spec is None:
             return None

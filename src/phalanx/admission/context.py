@@ -1,4 +1,4 @@
-"""Lookup data for the rules, passed in by the caller; the rules read nothing by themselves."""
+"""Lookup data for the admission rules, passed in by the caller; the rules read nothing by themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_QUEUE_DEPTH = 5
 
 
 class QueueCatalog:
-    """The queues of a cluster as JSON, by name and by parent."""
+    """Queues of a cluster as JSON, by name and by parent."""
 
     def __init__(self, queues: Iterable[Json] = ()) -> None:
         self._queues: dict[str, Json] = {}
@@ -29,7 +29,8 @@ class QueueCatalog:
         return [self._queues[name] for name in sorted(self._queues)]
 
     def children(self, name: str) -> list[Json]:
-        """Return the child queues by name. A queue without a parent is a child of `root`, except `root` itself."""
+        """Return the child queues of a queue, by name. A queue without a parent is a child of `root`, except `root`
+        itself."""
         children = self._children.get(name, {})
         return [children[child] for child in sorted(children)]
 
@@ -64,9 +65,11 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Data for the rules. `queues` is None if unknown: then the rules about queues are skipped.
+    """Data for the admission rules. `queues` is None if unknown: then the rules about queues are skipped.
 
-    `unfinished_groups` counts the groups of a queue, if known. `namespace` is the Namespace of the object."""
+    `unfinished_groups` is the number of a queue's PodGroups that are not completed, if known. `namespace` is the
+    Namespace of the object.
+    """
 
     queues: QueueCatalog | None = None
     unfinished_groups: Mapping[str, int] = {}

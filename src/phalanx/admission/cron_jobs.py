@@ -1,4 +1,4 @@
-"""Rules for CronJob (batch.volcano.sh): its schedule, its name, and its job template."""
+"""Admission rules for CronJob (batch.volcano.sh): its schedule, its name, and its job template."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ZONE_PART = re.compile(r"[A-Za-z._0-9+-]{1,14}", re.ASCII)
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return no defaults: the jobs get them at their creation."""
+    """Return no defaults for a CronJob: its jobs get them at their creation."""
     return PatchBuilder(document)
 
 

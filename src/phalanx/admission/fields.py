@@ -1,4 +1,4 @@
-"""Access to fields of foreign JSON, and the JSON patch that adds defaults."""
+"""Access to fields of JSON from other programs, and the JSON patch that adds defaults."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Path = tuple[str | int, ...]
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Return the value if it is a JSON object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: object) -> list[Any]:
-    """Return the value if it is a JSON array, else an empty one."""
+    """Return the value if it is a JSON array, else an empty array."""
     return value if isinstance(value, list | tuple) else []  # type: ignore[return-value]
 
 
@@ -44,8 +44,8 @@ class PatchBuilder:
         self.patch: list[dict[str, Any]] = []
 
     def add(self, path: Path, value: Any) -> None:
-        """Set a field, and create the objects above it. If a value of another type is in the path, change nothing:
-        the validation reports that value."""
+        """Set a default in a field, and create the objects above the field. If a value of another type is in the
+        path, change nothing: the validation reports that value."""
         parent: Any = self.document
         for depth, key in enumerate(path[:-1], start=1):
             if isinstance(parent, dict) and parent.get(str(key)) is None:

@@ -1,4 +1,4 @@
-"""Rules for HyperNode (topology.volcano.sh): valid member selectors."""
+"""Admission rules for HyperNode (topology.volcano.sh): valid member selectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATH = "spec.members"
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return no defaults."""
+    """Return no defaults for a HyperNode."""
     return PatchBuilder(document)
 
 

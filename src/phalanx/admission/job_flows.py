@@ -1,4 +1,4 @@
-"""Rules for JobFlow (flow.volcano.sh): the dependencies of its jobs must have no cycle."""
+"""Admission rules for JobFlow (flow.volcano.sh): the dependencies of its jobs must have no cycle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NO_DAG = "jobflow Flow is not DAG"
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return no defaults: the CRD of the kind has them."""
+    """Return no defaults for a JobFlow: the CRD of the kind has them."""
     return PatchBuilder(document)
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Return the reasons to deny the creation of a flow, or (with `old`) its change.
+    """Return the reasons to deny the creation of a JobFlow, or (with `old`) its change.
 
     Of several steps with one name the last one counts.
     """

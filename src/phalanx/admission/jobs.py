@@ -1,4 +1,4 @@
-"""Rules for Job (batch.volcano.sh): defaults and refusals (docs/rules/jobs.md, B8).
+"""Admission rules for Job (batch.volcano.sh): defaults and refusals (docs/rules/jobs.md, B8).
 
 The texts are upstream's fragments; joined with spaces they are the denial that users search for
 (docs/webhook.md). Checks of signs and patterns that the CRD has as well are
@@ -32,7 +32,7 @@ _AMOUNTS = frozenset({"requests", "limits", "capacity", "sizeLimit", "divisor"})
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return upstream's defaults of a new job."""
+    """Return Volcano's defaults of a new job."""
     built = PatchBuilder(document)
     spec = mapping(document.get("spec"))
     if not spec.get("queue"):
@@ -56,7 +56,7 @@ def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
 
 
 def _default_task(built: PatchBuilder, index: int, task: Json) -> int:
-    """Add the defaults of a task. Return its minimum of pods."""
+    """Add the defaults of a task in a new job. Return the task's minimum of pods."""
     path = ("spec", "tasks", index)
     if not task.get("name"):
         built.add((*path, "name"), f"default{index}")
@@ -128,7 +128,7 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
 
 
 def _plugin_objects(job: Job) -> Iterator[str]:
-    """Yield the names of objects of plugins that the API server would reject, which follow from the job's name."""
+    """Yield refusals of plugin objects whose names, derived from the job's name, the API server would reject."""
     try:
         objects = desired_objects(job, generate_rsa_key)
     except JobPluginError:
@@ -241,7 +241,7 @@ def _volumes(volumes: Sequence[VolumeSpec]) -> list[str]:
 
 
 def _refusals_of_update(job: Job, document: Json, old: Json) -> list[str]:
-    """Return the first reason to deny an update, as upstream does."""
+    """Return the first reason to deny an update of a job, as upstream does."""
     spec = job.spec
     for task in spec.named_tasks():
         if task.replicas < 0:
@@ -271,7 +271,7 @@ def _refusals_of_update(job: Job, document: Json, old: Json) -> list[str]:
 
 
 def _fixed(spec: Json) -> dict[str, Any]:
-    """Return the immutable part of a spec, without the claim names that the controller adds."""
+    """Return the immutable part of a job's spec, without the claim names that the controller adds."""
     fixed = {key: value for key, value in spec.items() if key not in ("minAvailable", "priorityClassName")}
     fixed["tasks"] = [
         {key: value for key, value in mapping(task).items() if key not in ("replicas", "minAvailable")}
@@ -289,8 +289,8 @@ def _fixed(spec: Json) -> dict[str, Any]:
 
 
 def same(left: object, right: object, key: str = "") -> bool:
-    """Return whether two values are equivalent. Null, empty and absent are equal, as clients write them, except for
-    a selector, where empty means everything; 1 and 1000m of a resource are equal, too."""
+    """Return whether two field values are equivalent. Null, empty and absent are equal, as clients write them,
+    except for a selector, where empty means everything; 1 and 1000m of a resource are equal, too."""
     if left is None or right is None:
         if left is right:
             return True
@@ -310,7 +310,7 @@ def same(left: object, right: object, key: str = "") -> bool:
 
 
 def _is_empty(value: object) -> bool:
-    """Return whether a value has no content, at any depth."""
+    """Return whether a field value has no content, at any depth."""
     if isinstance(value, dict):
         return all(_is_empty(item) for item in value.values())
     return value is None or value == "" or value == []

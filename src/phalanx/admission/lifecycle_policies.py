@@ -1,4 +1,5 @@
-"""Rules for the policies of a job or a task: valid events, exit codes, actions and their combinations."""
+"""Admission rules for the lifecycle policies of a job or a task: valid events, exit codes, actions and their
+combinations."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _CHOICES = f"valid events are [{' '.join(_EVENTS)}], valid actions are [{' '.joi
 
 
 def refusals_of_policies(policies: Sequence[LifecyclePolicy], path: str) -> list[str]:
-    """Return at most one refusal: the first fault and the allowed words (internal events are not allowed)."""
+    """Return at most one refusal of lifecycle policies: the first fault and the allowed words (internal events are
+    not allowed)."""
     faults: list[str] = []
     events: set[str] = set()
     codes: set[int] = set()

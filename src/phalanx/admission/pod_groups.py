@@ -1,4 +1,4 @@
-"""Rules for PodGroup (scheduling.volcano.sh): the default queue of its namespace, and refusals."""
+"""Admission rules for PodGroup (scheduling.volcano.sh): the default queue of its namespace, and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MANY_TIERS = "must not specify 'highestTierAllowed' and 'highestTierName' in ne
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return the queue of the namespace as default for a group without a queue or in `default`."""
+    """Return the queue of the namespace as default for a PodGroup without a queue or in queue `default`."""
     built = PatchBuilder(document)
     queue = text(annotations_of(context.namespace).get(QUEUE_ANNOTATION))
     stated = mapping(document.get("spec")).get("queue")
@@ -21,7 +21,8 @@ def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Return the reasons to deny a group's creation, or (with `old`) its change; an unchanged queue is allowed."""
+    """Return the reasons to deny a PodGroup's creation, or (with `old`) its change; an unchanged queue is
+    allowed."""
     spec, before = mapping(document.get("spec")), mapping((old or {}).get("spec"))
     refusals: list[str] = []
     queue = text(spec.get("queue"))

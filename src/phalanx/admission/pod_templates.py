@@ -22,7 +22,7 @@ _PORTS = range(1, 65536)
 
 
 def faults_of_template(template: Json) -> list[str]:
-    """Return the faults, each as `path: fault` with a path that begins with `template`."""
+    """Return the faults of a pod template, each as `path: fault` with a path that begins with `template`."""
     spec = mapping(template.get("spec"))
     path = "template.spec"
     faults: list[str] = []
@@ -112,7 +112,7 @@ def _is_port(value: object) -> bool:
 
 
 def _amounts(resources: Json, path: str) -> Iterator[str]:
-    """Yield a fault for each quantity that is unreadable, negative, or requested above its limit."""
+    """Yield a fault for each resource quantity that is unreadable, negative, or requested above its limit."""
     read: dict[str, dict[str, Quantity]] = {}
     for field in ("limits", "requests"):
         read[field] = {}
@@ -162,7 +162,8 @@ def _pod_resources(spec: Json, path: str) -> Iterator[str]:
 
 
 def container_request(container: Json, name: str) -> Quantity | None:
-    """Return a container's request, by default its limit; None if it has neither or it is unreadable."""
+    """Return a container's request of a resource, by default its limit; None if it has neither or it is
+    unreadable."""
     resources = mapping(container.get("resources"))
     value: Any = mapping(resources.get("requests")).get(name, mapping(resources.get("limits")).get(name))
     try:

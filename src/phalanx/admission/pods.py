@@ -1,4 +1,4 @@
-"""Rules for pods: defaults of resource groups, and annotations of disruption budgets."""
+"""Admission rules for pods: defaults of resource groups, and annotations of disruption budgets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
 
 class ResourceGroupError(ValueError):
-    """An invalid configuration of resource groups; the text names the fault."""
+    """Error for an invalid configuration of resource groups; the text names the fault."""
 
 
 def read_resource_groups(content: bytes) -> tuple[ResourceGroup, ...]:
@@ -74,7 +74,8 @@ def _resource_group(entry: object, path: str) -> ResourceGroup:
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return the defaults of the first resource group that a pod belongs to, and the gate of its annotation."""
+    """Return the defaults of the first resource group that a pod belongs to, and the scheduling gate that its
+    annotation requests."""
     built = PatchBuilder(document)
     notes, spec = annotations_of(document), mapping(document.get("spec"))
     gates = sequence(spec.get("schedulingGates"))
@@ -111,7 +112,8 @@ def _fill(built: PatchBuilder, spec: Json, group: ResourceGroup) -> None:
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Return the reasons to deny the creation of a pod of ours; other schedulers' and existing pods are allowed."""
+    """Return the reasons to deny the creation of a pod of this scheduler; pods of other schedulers and existing
+    pods are allowed."""
     if old is not None or mapping(document.get("spec")).get("schedulerName") not in context.scheduler_names:
         return []
     notes = annotations_of(document)

@@ -1,4 +1,4 @@
-"""Right to use a queue.
+"""Check of users' rights to use a queue.
 
 A queue can be used by users with the verb `use` on it, and by everyone in a namespace whose annotation names it (a
 tenant cannot annotate a Namespace). Every kind that names a queue is checked, including the templates of
@@ -34,7 +34,7 @@ LABELLED: Mapping[str, tuple[Path, ...]] = MappingProxyType(
 
 
 def queues_named(resource: str, document: Json) -> set[str]:
-    """Return the queues that an object of a resource (plural.group) names, also in its templates, without
+    """Return the queues that an object of a resource (plural.group) names, also in its templates, without queue
     `default`, which every user can use."""
     spec = mapping(document.get("spec"))
     if resource in LABELLED:
@@ -62,7 +62,7 @@ def _queues_of_pod(pod: Json) -> Iterator[str]:
 
 
 def _queues_of_job(spec: Json) -> Iterator[str]:
-    """Yield the queues of the spec of a Job, a JobTemplate or a PodGroup."""
+    """Yield the queues that the spec of a Job, a JobTemplate or a PodGroup names."""
     yield text(spec.get("queue"))
     for task in sequence(spec.get("tasks")):
         yield from _queues_of_pod(mapping(mapping(task).get("template")))
@@ -79,20 +79,21 @@ def _values_at(value: Any, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def queues_listed(namespace: Json) -> set[str]:
-    """Return the queues that every user can use in a Namespace."""
+    """Return the queues that every user can use in a Namespace, because its annotation lists them."""
     notes = annotations_of(namespace)
     listed = {name.strip() for name in text(notes.get(QUEUES_ANNOTATION)).split(",")}
     return (listed | {text(notes.get(QUEUE_ANNOTATION))}) - {""}
 
 
 def queues_to_ask_for(resource: str, document: Json, old: Json | None, namespace: Json) -> list[str]:
-    """Return the queues for which a requester needs the verb `use`: new ones that the namespace does not list."""
+    """Return the queues for which the requester needs the verb `use`: newly named queues that the namespace does
+    not list."""
     before = queues_named(resource, old) if old is not None else set()
     return sorted(queues_named(resource, document) - before - queues_listed(namespace))
 
 
 def refusal_of_use(queue: str, namespace: str) -> str:
-    """Return the refusal, in the words of the CEL policy."""
+    """Return the refusal for a user without the right to use a queue, in the words of the CEL policy."""
     return (
         f"queue {queue} is not allowed in this namespace; ask an administrator to add it to the annotation "
         f"{QUEUES_ANNOTATION} of namespace {namespace}, or for the verb use on queues.scheduling.volcano.sh/{queue}"

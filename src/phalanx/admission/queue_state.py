@@ -1,4 +1,4 @@
-"""Rules for the state of a queue that gets a job or PodGroup."""
+"""Admission rules about the state of the queue that a job or PodGroup names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ OPEN = "Open"
 
 
 def missing_queue(name: str) -> str:
-    """Return the API server's message for a missing queue."""
+    """Return the API server's message for a queue that does not exist."""
     return f'queue.scheduling.volcano.sh "{name}" not found'
 
 
 def refusals_of_queue(queues: QueueCatalog, name: str, kind: str) -> list[str]:
-    """Return why a `job` or a `PodGroup` cannot be submitted to a queue. A queue without a state is open."""
+    """Return the reasons why a `job` or a `PodGroup` cannot be submitted to a queue. A queue without a state is
+    open."""
     queue = queues.get(name)
     if queue is None:
         return [f"unable to find {'job queue' if kind == 'job' else 'queue'}: {missing_queue(name)};"]

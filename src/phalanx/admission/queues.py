@@ -1,4 +1,4 @@
-"""Rules for Queue (scheduling.volcano.sh): defaults and refusals, for one queue and for the tree."""
+"""Admission rules for Queue (scheduling.volcano.sh): defaults and refusals, for one queue and for the tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Amounts = dict[str, Quantity]
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Return upstream's defaults of a new queue."""
+    """Return Volcano's defaults of a new queue."""
     built = PatchBuilder(document)
     notes, spec = annotations_of(document), mapping(document.get("spec"))
     path, weights = text(notes.get(HIERARCHY)), text(notes.get(HIERARCHY_WEIGHTS))
@@ -34,7 +34,8 @@ def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Return the reasons to deny a queue's creation, or (with `old`) its change. Unchanged parts pass."""
+    """Return the reasons to deny a queue's creation, or (with `old`) its change. Unchanged parts are not
+    checked."""
     before = old or {}
     spec, spec_before = mapping(document.get("spec")), mapping(before.get("spec"))
     state = mapping(document.get("status")).get("state")
@@ -89,7 +90,8 @@ def validate_deletion(name: str, context: AdmissionContext) -> list[str]:
 
 
 def _amounts(spec: Json) -> Iterator[str]:
-    """Yield faults of the amounts: each must be readable and >= 0, and guarantee <= deserved <= capability."""
+    """Yield faults of a queue's resource quantities: each must be readable and >= 0, and guarantee <= deserved <=
+    capability."""
     read: dict[str, Amounts] = {}
     for field, path in (
         ("capability", "capability"),
@@ -158,7 +160,7 @@ def _hierarchy(queue: Json, queues: QueueCatalog) -> Iterator[str]:
 
 
 def _place(queue: Json, context: AdmissionContext) -> str:
-    """Return why a queue cannot have its parent, "" if it can."""
+    """Return the reason why a queue cannot have its parent queue, "" if it can."""
     name, parent = name_of(queue), parent_of(queue)
     queues = context.queues
     assert queues is not None
@@ -212,7 +214,7 @@ def _tree(queue: Json, queues: QueueCatalog) -> Iterator[str]:
 
 
 def _sums(subject: str, parent: Json, children: Iterable[Json]) -> Iterator[str]:
-    """Yield a refusal if the sum of the children's guarantee or deserved amounts exceeds the parent's."""
+    """Yield a refusal if the sum of the child queues' guarantee or deserved amounts exceeds the parent's."""
     siblings = list(children)
     for field in ("guarantee", "deserved"):
         limit = _read(mapping(parent.get("spec")), field)
@@ -228,7 +230,7 @@ def _sums(subject: str, parent: Json, children: Iterable[Json]) -> Iterator[str]
 
 
 def _capability_above(queue: Json, resource: str, queues: QueueCatalog) -> Quantity | None:
-    """Return the capability of the nearest ancestor that has one."""
+    """Return the capability for a resource of the queue's nearest ancestor that has one."""
     above, visited = parent_of(queue), {name_of(queue)}
     while above != ROOT and above not in visited:
         visited.add(above)
@@ -243,7 +245,8 @@ def _capability_above(queue: Json, resource: str, queues: QueueCatalog) -> Quant
 
 
 def _largest_capability_below(children: Iterable[Json], resource: str, queues: QueueCatalog) -> Quantity:
-    """Return the largest capability in the children's subtrees; a queue with a capability hides those below it."""
+    """Return the largest capability for a resource in the child queues' subtrees; a queue with a capability hides
+    those below it."""
     largest, visited, remaining = Quantity(0), set[str](), list(children)
     while remaining:
         queue = remaining.pop()
@@ -259,7 +262,7 @@ def _largest_capability_below(children: Iterable[Json], resource: str, queues: Q
 
 
 def _read(spec: Json, field: str) -> Amounts:
-    """Return the readable amounts of a queue."""
+    """Return the readable quantities in a resource field of a queue's spec."""
     read: Amounts = {}
     for name, value in sorted(_stated(spec, field).items()):
         try:
@@ -275,7 +278,7 @@ def _stated(spec: Json, field: str) -> dict[str, Any]:
 
 
 def _shown(amounts: Amounts) -> str:
-    """Format amounts as upstream prints resources: thousandths of CPUs and bytes first, then other resources."""
+    """Format resource amounts as Volcano prints them: thousandths of CPUs and bytes first, then other resources."""
     zero = Quantity(0)
     shown = [
         f"cpu {amounts.get('cpu', zero).nano / 10**6:.2f}",

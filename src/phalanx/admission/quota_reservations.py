@@ -1,4 +1,5 @@
-"""Rule for pods: they must not use quota that is reserved for a group (`phalanx.jobs.reservations`). Fails open.
+"""Admission rule for pods: they must not use quota that is reserved for a gang (`phalanx.jobs.reservations`). Fails
+open.
 
 Only for namespaces with the label `phalanx.dev/quota-reservation: enabled`, which a separate webhook selects.
 """
@@ -37,8 +38,9 @@ _TRIES = 8
 
 
 class QuotaReservationCheck:
-    """Check of the creation of pods. An admitted pod is written into the ledger before the response, so that two
-    replicas cannot admit two pods for the same quota. `home` is the namespace of the ledgers."""
+    """Check of new pods against quota reserved for other gangs. An admitted pod is written into the ledger before
+    the response, so that two replicas cannot admit two pods for the same quota. `home` is the namespace of the
+    ledgers."""
 
     def __init__(
         self, client: KubeClient, home: str, declarations: GangDeclarations, now: Callable[[], float]
@@ -49,8 +51,8 @@ class QuotaReservationCheck:
         self._now = now
 
     async def refusal(self, namespace: str, request: str, pod: dict[str, Any]) -> str:
-        """Return why a pod must not be created, "" if it can be, or if the check fails. `request` is the uid of the
-        admission review."""
+        """Return the reason why a pod would use quota reserved for other gangs, "" if it would not, or if the check
+        fails. `request` is the uid of the admission review."""
         try:
             return await self._check(namespace, request, pod)
         except (ApiError, ConnectionLost, msgspec.DecodeError) as error:

@@ -1,1 +1,2 @@
-"""What a person types. Command modules import their machinery when they run, so that `--help` is quick."""
+"""Command line of Phalanx. Command modules import the code that they run only when they run, so that `--help` is
+quick."""

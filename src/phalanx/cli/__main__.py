@@ -1,4 +1,4 @@
-"""`python -m phalanx.cli` is `phalanx`."""
+"""Entry point of `python -m phalanx.cli`, which is `phalanx`."""
 
 from phalanx.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Typed arguments of a command: a dataclass built from the values that click has parsed."""
+"""Typed arguments of a command: a dataclass built from the option values that click has parsed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Dress = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class TargetsArguments:
-    """Names of jobs or gangs ([KIND/]NAME), in `namespace` (None: the one of the kubeconfig's context)."""
+    """Names of jobs or gangs on the command line ([KIND/]NAME), in `namespace` (None: that of the kubeconfig's
+    context)."""
 
     names: tuple[str, ...]
     namespace: str | None
@@ -34,7 +35,8 @@ def combined(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def pass_arguments(arguments: type[S], *shared: Dress) -> Callable[[Callable[[S], None]], Callable[..., None]]:
-    """Call a command without cluster connection with an instance of the dataclass `arguments`.
+    """Decorate a command without cluster connection so that it is called with an instance of the dataclass
+    `arguments`.
 
     The options `shared` are added to the command in this order, after those of the decorators above.
     """
@@ -54,5 +56,6 @@ def pass_arguments(arguments: type[S], *shared: Dress) -> Callable[[Callable[[S]
 
 
 def build_arguments(arguments: type[S], values: dict[str, object]) -> S:
-    """Return an instance of the dataclass `arguments` and remove the used values from `values`."""
+    """Return an instance of the dataclass `arguments` built from click's values, and remove these values from
+    `values`."""
     return arguments(**{field.name: values.pop(field.name) for field in fields(arguments)})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`phalanx clusters`: member clusters of a hub and the gangs dispatched to them."""
+"""Command `phalanx clusters`: member clusters of a hub and the gangs dispatched to them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _lines(members: list[dict[str, Any]], records: list[dict[str, Any]]) -> list
 
 
 def _cells(entry: dict[str, Any]) -> list[str]:
-    """Return the table cells of a cluster: NODES is ready/total, CPU and GPU are used/total."""
+    """Return the table cells of a member cluster: NODES is ready/total, CPU and GPU are used/total."""
     nodes = entry["nodes"]
     first = [str(entry[key]) for key in ("name", "state", "active", "reason", "version")]
     devices = sorted(name for name in entry["allocatable"] if name.endswith("/gpu"))
@@ -160,7 +160,7 @@ def _of(entry: dict[str, Any], resource: str) -> str:
 
 
 def _expiry(moment: str) -> str:
-    """Return the remaining validity of the hub's credential for the cluster."""
+    """Return the remaining validity of the hub's credential for a member cluster."""
     import time
 
     from phalanx.cli.listing.ages import span

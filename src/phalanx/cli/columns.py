@@ -13,14 +13,15 @@ NONE = "<none>"
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return left-aligned lines with the header first; empty cells print as `<none>`."""
+    """Format rows as left-aligned columns with the header first; empty cells print as `<none>`."""
     table = [list(header), *(cells_of(row, NONE) for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def fields(pairs: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
-    """Return `Name:   value` lines with aligned values; further lines of a value are indented below its first."""
+    """Format pairs as `Name:   value` lines with aligned values; further lines of a value are indented below its
+    first."""
     shown = [(name, [harmless(line) for line in value.splitlines()] or [NONE]) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0) + 2
     lines = []
@@ -31,13 +32,14 @@ def fields(pairs: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
 
 
 def brief(amounts: Mapping[str, str], only: Iterable[str] | None = None) -> str:
-    """Return `cpu=4,gpu=2`: rounded amounts, resource names without domain, limited to `only` if given."""
+    """Format resource amounts as `cpu=4,gpu=2`: rounded, resource names without domain, limited to `only` if
+    given."""
     names = [name for name in amounts if only is None or name in only]
     return ",".join(f"{_short(name, names)}={rounded(name, amounts[name])}" for name in names)
 
 
 def spoken(amounts: Mapping[str, str]) -> str:
-    """Return `4 cpu, 2 nvidia.com/gpu`, for use in a sentence."""
+    """Format resource amounts as `4 cpu, 2 nvidia.com/gpu`, for use in a sentence."""
     return ", ".join(f"{rounded(name, amount)} {name}" for name, amount in amounts.items())
 
 
@@ -55,7 +57,8 @@ def percent(share: float) -> str:
 
 
 def bar(share: float, own: float, width: int) -> str:
-    """Return a bar of 100 percent: used within the own share (█), used above it (▓), own but unused (░)."""
+    """Draw a share of the cluster as a bar of 100 percent: used within the own share (█), used above it (▓), own
+    but unused (░)."""
     used, own_cells = _cells(share, width), _cells(own, width)
     within = min(used, own_cells)
     cells = "█" * within + "▓" * (used - within) + "░" * max(0, own_cells - used)
@@ -63,7 +66,7 @@ def bar(share: float, own: float, width: int) -> str:
 
 
 def _cells(share: float, width: int) -> int:
-    """Return the number of cells of `share`; a share above 0 has at least one."""
+    """Return the number of bar cells for a share in percent; a share above 0 has at least one."""
     return min(width, max(1, round(share * width / 100))) if share > 0 else 0
 
 

@@ -1,4 +1,5 @@
-"""Completion for `kubectl phalanx`: the program kubectl_complete-phalanx, which kubectl calls with the typed words.
+"""Shell completion for `kubectl phalanx`: the program kubectl_complete-phalanx, which kubectl calls with the typed
+words.
 
 It answers like kubectl plugins: one candidate a line (with a tab and its description), then `:` and a
 directive. For `phalanx` itself, click generates the completion of bash, zsh and fish
@@ -26,13 +27,14 @@ Lister = Callable[[Any, str], Awaitable[list[str]]]
 
 
 class _Words(ShellComplete):
-    """Source of candidates only; `main` formats them for kubectl."""
+    """Source of completion candidates only; `main` formats them for kubectl."""
 
     name = "kubectl"
 
 
 def main() -> None:
-    """Print candidates for the last word. The exit code is always 0; errors yield no candidates."""
+    """Print completion candidates for the last typed word. The exit code is always 0; errors yield no
+    candidates."""
     from phalanx.cli.listing.harmless import harmless
     from phalanx.cli.main import cli
 
@@ -49,7 +51,8 @@ def main() -> None:
 
 
 def candidates(command: click.Command, words: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """Return candidates for the unfinished word `incomplete` after `words`; none after an unknown command."""
+    """Return completion candidates for the unfinished word `incomplete` after `words`; none after an unknown
+    command."""
     if isinstance(command, click.Group) and words and words[0] not in command.list_commands(click.Context(command)):
         return []
     try:
@@ -59,7 +62,8 @@ def candidates(command: click.Command, words: Sequence[str], incomplete: str) ->
 
 
 def names_from(lister: Lister) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a `shell_complete` callback that lists names from the cluster over the connection typed so far.
+    """Return a `shell_complete` callback that lists names from the cluster, with the connection options typed so
+    far.
 
     An error yields no candidates.
     """
@@ -96,7 +100,7 @@ async def queues(client: Any, namespace: str) -> list[str]:
 
 
 async def gangs(client: Any, namespace: str) -> list[str]:
-    """Return the displayed names of unfinished gangs."""
+    """Return the displayed names of a namespace's unfinished gangs."""
     import time
 
     from phalanx.reports.jobs.job_report import JobReader

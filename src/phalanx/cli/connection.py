@@ -28,7 +28,8 @@ _NO_LIMIT = 86_400.0
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
-    """Cluster, user and timeout of API requests (`request_timeout` in seconds; None: the client's default)."""
+    """Kubeconfig, cluster, user and timeout of API requests (`request_timeout` in seconds; None: the client's
+    default)."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -40,14 +41,16 @@ class ClientOptions:
 
 
 def parsed_client_options(kubeconfig: str | None) -> ClientOptions:
-    """Return the connection options of the running (or completed) command, with `kubeconfig`."""
+    """Return the connection options of the command that runs now (or whose words the shell completes), with
+    `kubeconfig`."""
     context = click.get_current_context(silent=True)
     parsed = context.meta.get(_META, ClientOptions()) if context is not None else ClientOptions()
     return replace(parsed, kubeconfig=kubeconfig)
 
 
 def _remember_timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Parse a Go duration or plain seconds like kubectl; 0 means no limit. Raises click.BadParameter."""
+    """Parse the value of --request-timeout, a Go duration or plain seconds like kubectl; 0 means no limit. Raises
+    click.BadParameter."""
     from phalanx.model.text.duration import parse_nanoseconds
 
     if value is None:
@@ -69,12 +72,12 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _connection_option(*names: str, **more: Any) -> Callable[[F], F]:
-    """Return an option that is not passed to the command; `parsed_client_options` reads it."""
+    """Return a connection option that is not passed to the command; `parsed_client_options` reads it."""
     return click.option(*names, **{"expose_value": False, "callback": _remember, **more})
 
 
 def connection_options(command: F) -> F:
-    """Add kubectl's options of the cluster and the user. The command receives only `kubeconfig`."""
+    """Add kubectl's options of the cluster and the user to a command. The command receives only `kubeconfig`."""
     return combined(
         kubeconfig_option,
         _connection_option("--context", metavar="NAME", help="Context of the kubeconfig."),
@@ -132,7 +135,7 @@ def complete_namespaces(ctx: click.Context, param: click.Parameter, incomplete: 
 
 
 def scheduler_names_option(pods: str) -> Callable[[F], F]:
-    """Return `--scheduler-name`. `pods` completes the sentence "Scheduler whose pods ...".
+    """Return the option `--scheduler-name`. `pods` completes its help "Scheduler whose pods ...".
 
     The default is no name: `policy_reader` then reads the names that the scheduler publishes.
     """
@@ -151,7 +154,7 @@ def scheduler_options(pods: str) -> Callable[[F], F]:
 
 
 def fixed_scheduler_names_option(pods: str) -> Callable[[F], F]:
-    """Return `--scheduler-name` with the default phalanx, for long-running services."""
+    """Return the option `--scheduler-name` with the default phalanx, for long-running services."""
     return click.option(
         "--scheduler-name",
         "scheduler_names",
@@ -169,12 +172,12 @@ def time_limit(seconds: float = 30.0) -> Callable[[], bool]:
 
 
 def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str | None) -> T:
-    """Run `work(client)` for the command that runs; see `run_on_client`."""
+    """Call `work` with a client for the command that runs; see `run_on_client`."""
     return run_on_client(work, parsed_client_options(kubeconfig))
 
 
 def run_on_client(work: Callable[[Any], Coroutine[Any, Any, T]], options: ClientOptions) -> T:
-    """Run `work(client)` on a connection. A failure becomes one error line and exit code 1."""
+    """Call `work` with a client for the connection options. A failure becomes one error line and exit code 1."""
     from phalanx.kube.auth.config import Overrides, load_config
     from phalanx.kube.client import KubeClient
     from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

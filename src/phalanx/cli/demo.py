@@ -1,4 +1,4 @@
-"""`phalanx demo`: scenarios that run on an embedded cluster."""
+"""Command `phalanx demo`: scenarios that run on an embedded cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of answers on stdout, once or repeatedly."""
+"""Output of a command's answer on stdout, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOME, _CLEAR = "\x1b[H", "\x1b[2J"
 
 
 class Display:
-    """Prints answers. A live display prints only changed answers.
+    """Printer of answers. A live display (--watch) prints only changed answers.
 
     On a terminal a changed answer replaces the last one. Elsewhere it follows after an empty line (YAML: as a new
     document; JSON: one line each).
@@ -60,7 +60,7 @@ class Display:
 
 
 def _cut(lines: list[str]) -> str:
-    """Return the lines that fit on the terminal, with the number of omitted lines."""
+    """Return the lines of an answer that fit on the terminal, with the number of omitted lines."""
     height = shutil.get_terminal_size().lines
     if len(lines) >= height > 2:
         lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]

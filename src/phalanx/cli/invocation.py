@@ -17,7 +17,7 @@ from phalanx.cli.arguments import Dress, build_arguments, combined
 from phalanx.cli.connection import ClientOptions, parsed_client_options, print_structured, run_on_client
 
 if TYPE_CHECKING:
-    from phalanx.cli.scheduler_policy import ReadPolicy
+    from phalanx.cli.scheduler_policy import FindPolicy, ReadPolicy
     from phalanx.kube.client import KubeClient
 
 S = TypeVar("S")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """Options shared by commands: cluster, policy, schedulers and output format.
+    """Values of the options shared by commands: cluster, policy, schedulers and output format.
 
     A command without one of these options sees its default. An empty `scheduler_names` or `config` means: read it
     from the scheduler.
@@ -43,11 +43,11 @@ class Invocation:
         return self.output == "table"
 
     def run(self, work: Callable[[KubeClient], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` with a client of the cluster. Raises click.ClickException with one line on failure."""
+        """Call `work` with a client of the cluster. Raises click.ClickException with one line on failure."""
         return run_on_client(work, self.client)
 
     def show(self, work: Callable[[KubeClient], Coroutine[Any, Any, None]], *, watch: bool) -> None:
-        """Run `work`, which prints an answer. With `watch`, Ctrl-C is a regular end."""
+        """Call `work`, which prints an answer, with a client. With `watch`, Ctrl-C is a regular end."""
         try:
             self.run(work)
         except KeyboardInterrupt:
@@ -55,7 +55,7 @@ class Invocation:
                 raise
 
     def policy_reader(self, *, names_only: bool = False) -> ReadPolicy:
-        """Return a function that reads the policy and the scheduler names; see `scheduler_policy.policy_reader`.
+        """Return a function that reads the scheduler's policy and names; see `scheduler_policy.policy_reader`.
 
         Raises click.ClickException for an invalid policy file.
         """
@@ -63,12 +63,21 @@ class Invocation:
 
         return policy_reader(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
 
+    def policy_finder(self) -> FindPolicy:
+        """Return a function that reads the policy with its text and the scheduler names.
+
+        Raises click.ClickException for an invalid policy file.
+        """
+        from phalanx.cli.scheduler_policy import policy_finder
+
+        return policy_finder(self.config, self.lease_namespace, self.scheduler_names)
+
     def print_document(self, document: object) -> None:
         """Print `document` on stdout: YAML with `-o yaml`, else JSON."""
         print_structured(document, self.output)
 
     def refuse_empty_names(self) -> None:
-        """Raise click.UsageError if a scheduler name is empty."""
+        """Raise click.UsageError if one of the scheduler names is empty."""
         refuse_empty_names(self.scheduler_names)
 
 
@@ -93,7 +102,8 @@ def pass_invocation(
 def pass_invocation(
     arguments: type[Any] | None, *shared: Dress
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Call a command with an Invocation and an instance of `arguments` (a dataclass; None for no second argument).
+    """Decorate a command so that it is called with an Invocation and an instance of `arguments` (a dataclass; None
+    for no second argument).
 
     Each parsed value goes to the field of its name, first of `arguments`, then of Invocation. The options `shared`
     are added to the command in this order, after those of the decorators above.

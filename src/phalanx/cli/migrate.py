@@ -1,4 +1,4 @@
-"""`phalanx migrate`: which objects and fields of another scheduler Phalanx honours."""
+"""Command `phalanx migrate`: which objects and fields of another scheduler Phalanx honours."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def _document(findings: list[ObjectFinding], steps: Steps, source: Source) -> di
 
 
 def write_manifests(findings: list[ObjectFinding], policies: dict[str, str], target: Path) -> list[Path]:
-    """Write ready manifests and return their paths; existing files are replaced. Raises click.ClickException."""
+    """Write the manifests of the migration and return their paths; existing files are replaced. Raises
+    click.ClickException."""
     from phalanx.reports.migration.replacements import manifest_files
 
     files = manifest_files(findings, policies)

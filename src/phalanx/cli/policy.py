@@ -1,4 +1,4 @@
-"""`phalanx policy`: show and check a policy file before a scheduler uses it."""
+"""Command `phalanx policy`: show and check a policy file before a scheduler uses it."""
 
 from __future__ import annotations
 

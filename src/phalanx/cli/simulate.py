@@ -1,4 +1,4 @@
-"""`phalanx simulate`: the effect of a policy on a workload, in virtual time."""
+"""Command `phalanx simulate`: the effect of a policy on a workload, in virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MULTI_VALUE_OPTIONS = ("--workload", "--policy", "--seed")
 
 
 class _MultiValueCommand(click.Command):
-    """Command that accepts `--policy a b` for `--policy a --policy b`."""
+    """Click command that accepts `--policy a b` for `--policy a --policy b`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         expanded: list[str] = []
@@ -77,7 +77,7 @@ class SimulateArguments:
     "policy_files",
     multiple=True,
     metavar="FILE...",
-    help="Policy files to compare. Default: the built-in policy.",
+    help="Policy files to compare. Default: the policy of the capture, else the built-in policy.",
 )
 @click.option(
     "--seed",

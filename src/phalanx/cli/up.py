@@ -1,4 +1,4 @@
-"""`phalanx up`: an embedded cluster for experiments."""
+"""Command `phalanx up`: an embedded cluster for experiments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_NODES = """\
 
 @dataclass(frozen=True, kw_only=True)
 class UpArguments:
-    """Arguments of `phalanx up`; `tenants` are namespaces with the kubeconfig path (None: default)."""
+    """Arguments of `phalanx up`; `tenants` are namespaces, each with the path of its kubeconfig (None: default)."""
 
     directory: Path
     nodes: Path | None
@@ -122,7 +122,7 @@ def up(arguments: UpArguments) -> None:
 
 
 async def _stay_up(cluster: LocalCluster) -> None:
-    """Run the cluster until SIGTERM, Ctrl-C or the failure of a component."""
+    """Run the embedded cluster until SIGTERM, Ctrl-C or the failure of a component."""
     import asyncio
 
     from phalanx.demo.localcluster import StartError

@@ -1,4 +1,4 @@
-"""Copies of accounts as of one moment, for readers beside a changing cluster."""
+"""Copies of the queues and quotas as of one moment, for threads that read while the cluster changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.model.account import AccountKey, Tree
 
 
 class AccountCopies:
-    """Copies of the declared accounts of some trees, with their sums, as of the last `refresh`.
+    """Copies of the declared queues and quotas of some trees, with their sums, as of the last `refresh`.
 
     `demand_version` is the ledger's: while it is equal, all shares are equal. The copies are updated in place,
     since parents and children refer to each other, and new copies of 10,000 accounts would burden the garbage
@@ -30,7 +30,8 @@ class AccountCopies:
         return self._charged
 
     def refresh(self) -> None:
-        """Update all copies; only for the thread that changes the cluster, while no thread reads the copies."""
+        """Update the copies of all queues and quotas; only for the thread that changes the cluster, while no thread
+        reads the copies."""
         ledger = self._ledger
         ledger.refresh_sums()
         if self._rebuilds != ledger.rebuilds:

@@ -1,4 +1,4 @@
-"""Accounts as the objects that texts name."""
+"""Queues and quotas as the objects that message texts name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _FAULTS_OF_PATH = frozenset({"QueueNotFound", "QueueNotLeaf", "QueueClosed"})
 
 
 def account_objects(*accounts: AccountRecord) -> tuple[NamedObject, ...]:
-    """Return the accounts and those above them: what people call an account may name them."""
+    """Return the queues and quotas as named objects, with those above them: what people call a queue may name its
+    ancestors."""
     return tuple(dict.fromkeys(found for account in accounts for found in _with_parents(account)))
 
 
 def path_fault_objects(path: ChargePath, fault: Problem) -> Objects:
-    """Return what the text of a path's fault names; None where that is not known."""
+    """Return the objects that the message about a charge path's fault names; None where they are not known."""
     if fault.code not in _FAULTS_OF_PATH:
         return None
     return joined_objects(

@@ -1,4 +1,4 @@
-"""Charge paths: the accounts that a pod is charged to, in all trees."""
+"""Charge paths: the queues and quotas to which a pod is charged, in all trees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHUT = (AccountState.CLOSED, AccountState.CLOSING)
 
 
 class Paths:
-    """Declared accounts as trees, with indexes from a charge path to its leaves.
+    """Declared queues and quotas as trees, with indexes from a charge path to its leaves.
 
     A broken account (missing parent, cycle of parents, or an unreadable object at it or at an ancestor) is charged
     for its existing pods and admits no further ones; the rest of the tree is unaffected.
@@ -53,7 +53,7 @@ class Paths:
         self._link()
 
     def declare(self, account: Account) -> bool:
-        """Store the newest declaration. Return whether it differs from the last."""
+        """Store the newest declaration of a queue or quota. Return whether it differs from the last."""
         if self._specs.get(account.key) == account:
             return False
         self._specs[account.key] = account
@@ -115,8 +115,8 @@ class Paths:
         self.budgeted = any(spec.budget is not None for spec in specs)
 
     def _guarantee(self, offered: Mapping[str, int]) -> None:
-        """Grant the guarantees. A guarantee beyond the cluster, or beyond the capability of an ancestor, beside
-        those of older queues must not block all other queues."""
+        """Grant the guarantees of queues. A guarantee beyond the cluster, or beyond the capability of an ancestor,
+        beside those of older queues must not block all other queues."""
         root = self.accounts[ROOT]
         guaranteed = [
             record for record in self.accounts.values() if record.spec is not None and record.spec.guarantee
@@ -139,7 +139,7 @@ class Paths:
                 record.set_guarantee(granted)
 
     def _attach_to_parent(self, record: AccountRecord) -> None:
-        """Attach an account to its parent; one with a missing parent is broken, and attached to the root
+        """Attach a queue or quota to its parent; one with a missing parent is broken, and attached to the root
         instead."""
         key, spec = record.key, record.spec
         if key in (ROOT, ALL_ELASTIC_QUOTAS):
@@ -178,7 +178,7 @@ class Paths:
     # charge paths
 
     def attach(self, charge_path: ChargePath) -> None:
-        """Set the accounts of a charge path, and the fault that blocks new charges."""
+        """Set the queues and quotas of a charge path, and the fault that blocks new charges."""
         key = charge_path.key
         charge_path.queue = charge_path.namespace = charge_path.user = charge_path.fault = None
         path: list[AccountRecord] = []
@@ -194,7 +194,7 @@ class Paths:
         charge_path.path = tuple(path)
 
     def detach(self, charge_path: ChargePath) -> None:
-        """Remove the accounts that existed only for this charge path."""
+        """Remove the queues and quotas that existed only for this charge path."""
         for account in charge_path.path:
             if account.key in self._path_counts:
                 self._path_counts[account.key] -= 1
@@ -268,12 +268,12 @@ class Paths:
 
 
 def parent_not_found(label: str, parent: AccountKey) -> Problem:
-    """Return the problem of an account with a missing parent."""
+    """Return the problem of a queue or quota with a missing parent."""
     return Problem("ParentNotFound", f"{label} names the parent {parent.name}: not found")
 
 
 def _claims(quota: Account) -> tuple[str, ...]:
-    """Return the namespaces that a quota is for: the claimed ones, and its own one if they share a name."""
+    """Return the namespaces whose pods a quota is for: the claimed ones, and its own one if they share a name."""
     own = quota.source.namespace if quota.source is not None else ""
     return (*quota.namespaces, own) if own and own == quota.key.name else quota.namespaces
 
@@ -283,13 +283,14 @@ def _fits(root: AccountRecord, resource: str, offered: Mapping[str, int]) -> boo
 
 
 def _allows(queue: AccountRecord, resource: str) -> bool:
-    """Return whether a queue's capability allows all amounts reserved for its children."""
+    """Return whether a queue's capability for a resource covers all amounts reserved for its children."""
     limits = dict(queue.spec.capability) if queue.spec is not None else {}
     return resource not in limits or queue.reserved_for_children.get(resource, 0) <= limits[resource]
 
 
 def _own_fault(record: AccountRecord) -> Problem | None:
-    """Return the fault in the account's own declaration or place, which affects all accounts below it."""
+    """Return the fault in the queue's or quota's own declaration or place, which affects all queues and quotas
+    below it."""
     spec = record.spec
     if record.fault is not None or spec is None:
         return record.fault
@@ -302,7 +303,7 @@ def _own_fault(record: AccountRecord) -> Problem | None:
 
 
 def _cut_cycle(record: AccountRecord) -> None:
-    """Cut a cycle of parents: each account in it is broken and becomes a root."""
+    """Cut a cycle of parents among queues or quotas: each in it is broken and becomes a root."""
     seen: list[AccountRecord] = [record]
     while (parent := seen[-1].parent) is not None:
         if parent is record:

@@ -1,4 +1,4 @@
-"""Accounts and charge paths: small mutable records with exact sums."""
+"""Records of queues, quotas and charge paths: small mutable objects with exact sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Amounts = dict[str, int]
 
 
 class ChargeState(enum.IntEnum):
-    """State in which a pod is charged to its accounts; a pod without one is not charged."""
+    """State in which a pod is charged to its queue and quotas; a pod without a state is not charged."""
 
     PENDING = 0  # pending, for our schedulers
     ALLOCATED = 1  # assumed or bound, not running yet
@@ -32,9 +32,9 @@ WITHOUT_CLAIM = (ChargeState.PENDING, ChargeState.UNPLACEABLE)
 
 
 class ResourceSums:
-    """Requests of pending pods (`pending`) and charges. `used` contains `running`, which contains `releasing`.
-    It also contains `nominated`: amounts reserved for nominated pods. `unplaceable` are the requests of pending
-    pods that cannot run on the present nodes: no share counts them."""
+    """Sums of requests of pending pods (`pending`) and of charged pods. `used` contains `running`, which contains
+    `releasing`. It also contains `nominated`: amounts reserved for nominated pods. `unplaceable` are the requests
+    of pending pods that cannot run on the present nodes: no share counts them."""
 
     __slots__ = ("nominated", "pending", "releasing", "running", "unplaceable", "used")
 
@@ -48,7 +48,7 @@ class ResourceSums:
 
     @property
     def allocated(self) -> Amounts:
-        """Amounts that pods have: the used ones without the nominated ones."""
+        """Amounts that the pods of a queue or quota have: the used ones without the nominated ones."""
         if not self.nominated:
             return self.used
         amounts = dict(self.used)
@@ -57,7 +57,8 @@ class ResourceSums:
 
     @property
     def unallocated(self) -> Amounts:
-        """Amounts that pods request but do not have: the pending, the nominated and the unplaceable ones."""
+        """Amounts that the pods of a queue or quota request but do not have: the pending, the nominated and the
+        unplaceable ones."""
         if not self.nominated and not self.unplaceable:
             return self.pending
         amounts = dict(self.pending)
@@ -96,7 +97,7 @@ class ResourceSums:
 
 
 class AccountRecord(ResourceSums):
-    """One account with its place in its tree and its sums.
+    """One queue or quota with its place in its tree and its sums.
 
     `spec` is None for accounts without a declaration: the queues `default` and `root`, the sum over all elastic
     quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` is the reason
@@ -135,7 +136,7 @@ class AccountRecord(ResourceSums):
         return f"AccountRecord({self.key}, used={self.used}, asked={self.pending})"
 
     def copy_alone(self) -> AccountRecord:
-        """Return a copy of the account with the same parent and the same children."""
+        """Return a copy of the queue or quota with the same parent and the same children."""
         copy = AccountRecord(self.key, self.spec)
         copy.weight, copy.fault, copy.parent, copy.children = self.weight, self.fault, self.parent, self.children
         copy.guarantee, copy.guaranteed_resources = self.guarantee.copy(), self.guaranteed_resources.copy()
@@ -143,7 +144,8 @@ class AccountRecord(ResourceSums):
         return copy
 
     def update(self, other: AccountRecord) -> None:
-        """Copy the values that change without a change of the trees; mostly none has changed."""
+        """Copy from another record the values that change without a change of the trees; mostly none has
+        changed."""
         if self.used != other.used:
             self.used = other.used.copy()
         if self.pending != other.pending:
@@ -161,7 +163,7 @@ class AccountRecord(ResourceSums):
 
     @property
     def label(self) -> str:
-        """Name of the account in messages."""
+        """Name of the queue or quota in messages."""
         if self.spec is not None and self.spec.label:
             return self.spec.label
         key = self.key
@@ -174,13 +176,13 @@ class AccountRecord(ResourceSums):
         return str(key)
 
     def idle_guarantee(self, resource: str) -> int:
-        """Return the reserved amount for the account and its descendants: its unused guarantee, or the amount
-        reserved for its children if that is larger."""
+        """Return the amount of a resource that is reserved for the queue and its descendants: its unused guarantee,
+        or the amount reserved for its children if that is larger."""
         unused = self.guarantee.get(resource, 0) - self.used.get(resource, 0)
         return max(0, unused, self.reserved_for_children.get(resource, 0))
 
     def set_guarantee(self, amounts: Mapping[str, int]) -> None:
-        """Set the account's guarantee and update the reserved amounts of its ancestors."""
+        """Set the queue's guarantee and update the reserved amounts of its ancestors."""
         for account in self.lineage():
             account.guaranteed_resources |= amounts.keys()
         before = self._idle_guarantees()
@@ -204,7 +206,7 @@ class AccountRecord(ResourceSums):
         return {name: self.idle_guarantee(name) for name in self.guaranteed_resources}
 
     def _update_parent(self, before: Mapping[str, int]) -> None:
-        """Propagate the change of this account's reserved amounts to its ancestors."""
+        """Add the change of this queue's reserved amounts to its ancestors' sums."""
         parent = self.parent
         change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
         if parent is not None and any(change.values()):
@@ -213,7 +215,7 @@ class AccountRecord(ResourceSums):
             parent._update_parent(of_parent)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
-        """Return the account and its ancestors, the root last."""
+        """Return the queue or quota and its ancestors, the root last."""
         accounts = [self]
         while (parent := accounts[-1].parent) is not None:
             accounts.append(parent)
@@ -231,7 +233,8 @@ class ChargeKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class ChargePath(ResourceSums):
-    """All pods that are charged to the same accounts: `path`, in the order queue tree, namespace, user, quotas.
+    """All pods that are charged to the same queues and quotas: `path`, in the order queue tree, namespace, user,
+    quotas.
 
     Each part of the path runs from the leaf to the root. `queue` is the leaf queue (None if there is none),
     `namespace` and `user` are the accounts within it. `fault` is the reason why no new pods can be charged. `pods`
@@ -256,19 +259,20 @@ class ChargePath(ResourceSums):
         return f"ChargePath({self.key})"
 
     def move(self, footprint: Footprint, state: ChargeState, count: int) -> None:
-        """Record a change of the number of pods in a state; `flush` applies it to the path."""
+        """Record that `count` more (or fewer) pods with this footprint are in a charge state; `flush` adds them to
+        the sums."""
         counts = self.moves.get(footprint)
         if counts is None:
             counts = self.moves[footprint] = [0] * len(_STATES)
         counts[state] += count
 
     def charge(self, footprint: Footprint, count: int) -> None:
-        """Charge `count` further pods to the accounts at once, for a tentative placement."""
+        """Charge `count` further pods to the path's queues and quotas at once, for a tentative placement."""
         for account in self.path:
             account.add(ChargeState.ALLOCATED, footprint.amounts, count)
 
     def charge_sum(self, amounts: Mapping[str, int], sign: int) -> None:
-        """Charge the summed amounts of many pods to the accounts at once."""
+        """Charge the summed requests of many pods to the path's queues and quotas at once."""
         for account in self.path:
             account.add(ChargeState.ALLOCATED, amounts, sign)
 
@@ -286,7 +290,7 @@ class ChargePath(ResourceSums):
         self.move(footprint, ChargeState.ALLOCATED, -count)
 
     def flush(self) -> None:
-        """Apply the recorded changes to the path."""
+        """Add the recorded changes to the sums of the path's queues and quotas."""
         counts_pending = self.fault is None
         for footprint, counts in self.moves.items():
             for state, count in zip(_STATES, counts, strict=True):

@@ -9,7 +9,8 @@ _KEEP = 1 << 16
 
 
 class ChangeLog:
-    """Row numbers in the order of their changes; a reader that lags too far behind has to start over."""
+    """Numbers of changed rows in the order of their changes; a reader that lags too far behind has to start
+    over."""
 
     def __init__(self) -> None:
         # An array instead of a list: numpy reads it forty times as fast.

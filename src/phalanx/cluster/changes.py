@@ -1,4 +1,4 @@
-"""Changes of the cluster since the last reading: versions, and the affected gangs and pods."""
+"""Changes of the cluster since the last reading: version numbers, and the affected gangs and pods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Changes:
         self.pods: dict[str, None] = {}
 
     def may_fit(self) -> None:
-        """Record that a unit that did not fit can fit now."""
+        """Record that a gang or pod that did not fit can fit now."""
         self.version += 1
         self.freed += 1
 

@@ -39,7 +39,8 @@ class ClassRecord:
     compared with idle amounts, as in kube-scheduler's NodeResourcesFit. `min_idle` int64[R, 1] has the same for all
     resources at once: the idle amounts that one copy needs, NOTHING for resources that it does not request.
     `allocators` are the node allocators of its pods, `affinity` is their profile. The feasible nodes of a `dynamic`
-    class depend on the places of other pods.
+    class depend on the places of other pods. `namespace` is that of its pods, if they do not share the class with
+    other namespaces.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class ClassRecord:
         "columns",
         "footprint",
         "min_idle",
+        "namespace",
         "number",
         "spec",
     )
@@ -62,8 +64,10 @@ class ClassRecord:
         footprint: Footprint,
         allocators: tuple[NodeAllocator, ...] = (),
         profile: AffinityProfile = NO_AFFINITY,
+        namespace: str = "",
     ) -> None:
         self.number = number
+        self.namespace = namespace
         self.affinity = profile
         self._affinity_state: AffinityState | None = None
         self.allocators = allocators
@@ -78,7 +82,7 @@ class ClassRecord:
         return bool(self.allocators) or self.affinity.restricts
 
     def affinity_state(self, index: AffinityIndex) -> AffinityState:
-        """Return the current affinity state, which follows from the places of other pods."""
+        """Return the current data of the class about other pods, which follows from their nodes."""
         state = self._affinity_state
         if state is None or state.shape != index.shape:
             state = self._affinity_state = AffinityState(index, self.affinity, self.spec)
@@ -99,7 +103,8 @@ class ClassTable:
     def __init__(self, space: ResourceSpace, allocators: Iterable[NodeAllocator] = ()) -> None:
         self._space = space
         self._allocators = tuple(allocators)
-        self._classes: WeakValueDictionary[tuple[PodClass, AffinityProfile], ClassRecord] = WeakValueDictionary()
+        self._classes: WeakValueDictionary[tuple[PodClass, AffinityProfile, str], ClassRecord]
+        self._classes = WeakValueDictionary()
         self._footprints: WeakValueDictionary[tuple[Requests, int, int, Requests], Footprint]
         self._footprints = WeakValueDictionary()
         self._width = len(space)
@@ -108,14 +113,16 @@ class ClassTable:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def record(self, pod_class: PodClass, profile: AffinityProfile = NO_AFFINITY) -> ClassRecord:
-        """Return the record of a class with an affinity profile."""
-        record = self._classes.get((pod_class, profile))
+    def record(
+        self, pod_class: PodClass, profile: AffinityProfile = NO_AFFINITY, namespace: str = ""
+    ) -> ClassRecord:
+        """Return the record of a pod class and an affinity profile; with a `namespace`, of its pods there alone."""
+        record = self._classes.get((pod_class, profile, namespace))
         if record is None:
             footprint = self.footprint(pod_class.requests, pod_class)
             allocators = tuple(allocator for allocator in self._allocators if allocator.concerns(pod_class))
-            created = ClassRecord(self._next, pod_class, footprint, allocators, profile)
-            record = self._classes[pod_class, profile] = created
+            created = ClassRecord(self._next, pod_class, footprint, allocators, profile, namespace)
+            record = self._classes[pod_class, profile, namespace] = created
             self._next += 1
         return record
 
@@ -132,7 +139,7 @@ class ClassTable:
         return footprint
 
     def widen(self) -> None:
-        """Extend all vectors to the width of the space."""
+        """Extend all vectors of amounts to the resources that the space has added."""
         width = len(self._space)
         if width == self._width:
             return

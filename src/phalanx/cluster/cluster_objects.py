@@ -1,4 +1,4 @@
-"""Objects beside pods, nodes and groups that affect scheduling."""
+"""Objects beside pods, nodes and PodGroups that affect scheduling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class ClusterObjects:
         self._maintenance = nodes.maintenance
 
     def learn(self, event: ClusterEvent) -> bool:
-        """Apply an event. Return whether it changes anything, so that a rejected unit can fit now."""
+        """Process an event about one of these objects. Return whether it changes anything, so that a rejected gang
+        or pod can fit now."""
         match event:
             case ResourceQuotaUpdated(quota):
                 return renew(self.resource_quotas, quota)

@@ -1,4 +1,4 @@
-"""Composites: groups of groups, their trees, and the faults of these."""
+"""CompositePodGroups: groups of PodGroups, their trees, and the faults of these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NOT_FOUND = "CompositePodGroupNotFound"
 
 
 class Composites:
-    """Trees by the names of parents; a parent need not exist (yet). Composites and gangs have separate names.
+    """Trees of CompositePodGroups by the names of parents; a parent need not exist (yet). Composites and gangs have
+    separate names.
 
     `changed` must be called after a gang may have been added, removed or moved. A key refers to a composite. A tree
     is named by its root: the topmost reachable parent, declared or not, or the first by name of a cycle.
@@ -36,7 +37,7 @@ class Composites:
         self._touched: dict[GangKey, None] = {}
 
     def put(self, composite: Composite) -> bool:
-        """Store a composite. Return whether it differs from the last."""
+        """Store a CompositePodGroup. Return whether it differs from the last."""
         last = self.specs.get(composite.key)
         if last == composite:
             return False
@@ -62,7 +63,8 @@ class Composites:
         self._dirty[gang] = None
 
     def moved(self, known: Container[GangKey]) -> list[GangKey]:
-        """Return the gangs of trees with a changed composite since the last call, except the known ones."""
+        """Return the gangs whose tree has had a changed CompositePodGroup since the last call, except the known
+        gangs."""
         touched, self._touched = self._touched, {}
         roots = {self.root_of(key): None for key in touched}
         return [gang.key for root in roots for gang in self.gangs(root) if gang.key not in known]
@@ -70,12 +72,12 @@ class Composites:
     # Ancestors
 
     def above(self, gang: GangRecord) -> list[Composite]:
-        """Return the declared composites above a gang, the nearest first."""
+        """Return the declared CompositePodGroups above a gang, the nearest first."""
         key = gang.spec.composite if gang.spec is not None else None
         return self._upwards(key) if key is not None else []
 
     def root(self, gang: GangRecord) -> GangKey | None:
-        """Return the root of the gang's tree; None for a gang outside composites."""
+        """Return the root of the gang's tree; None for a gang outside CompositePodGroups."""
         key = gang.spec.composite if gang.spec is not None else None
         return self.root_of(key) if key is not None else None
 
@@ -88,17 +90,18 @@ class Composites:
         return path[-1]
 
     def priority(self, gang: GangRecord) -> int | None:
-        """Return the priority of the topmost composite with one, which applies to everything below it."""
+        """Return the priority of the topmost CompositePodGroup above the gang that states one; it applies to
+        everything below."""
         stated = [composite.priority for composite in self.above(gang) if composite.priority is not None]
         return stated[-1] if stated else None
 
     def preempts(self, gang: GangRecord) -> bool:
-        """Return whether all composites above the gang permit it to preempt."""
+        """Return whether all CompositePodGroups above the gang permit it to preempt."""
         return all(composite.preempts for composite in self.above(gang))
 
     def tied(self, gang: GangRecord) -> list[GangRecord]:
-        """Return the gangs that can only be disrupted together with this one, itself included, by key; empty if
-        no composite above requires it."""
+        """Return the gangs that can only be evicted together with this one, itself included, by key; empty if no
+        CompositePodGroup above requires it."""
         units = [composite.key for composite in self.above(gang) if composite.unit]
         return self.gangs(units[-1]) if units else []
 
@@ -113,7 +116,7 @@ class Composites:
     # Descendants
 
     def children(self, key: GangKey) -> tuple[list[Composite], list[GangRecord]]:
-        """Return the child composites and child gangs, the oldest first."""
+        """Return the CompositePodGroups and gangs directly below one, the oldest first."""
         self._update_dirty()
         composites = [self.specs[child] for child in self._composites_below.get(key, ())]
         gangs = [self._gangs[child] for child in self._gangs_below.get(key, ())]
@@ -122,7 +125,7 @@ class Composites:
         return composites, gangs
 
     def tree(self, root: GangKey) -> list[GangKey]:
-        """Return the keys of the composites of a tree, parents first."""
+        """Return the keys of the CompositePodGroups of a tree, parents first."""
         composites = {root: None}
         queue = [root]
         while queue:
@@ -133,13 +136,13 @@ class Composites:
         return list(composites)
 
     def gangs(self, root: GangKey) -> list[GangRecord]:
-        """Return all gangs below a composite, by key."""
+        """Return all gangs below a CompositePodGroup, by key."""
         self._update_dirty()
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
 
     def gangs_of_tree(self, gang: GangKey) -> tuple[GangKey, ...]:
-        """Return the sorted gangs of a gang's tree; empty for a gang outside composites."""
+        """Return the sorted gangs of a gang's tree; empty for a gang outside CompositePodGroups."""
         record = self._gangs.get(gang)
         root = self.root(record) if record is not None else None
         if root is None:
@@ -153,7 +156,7 @@ class Composites:
     # Faults
 
     def fault(self, root: GangKey) -> Problem | None:
-        """Return the problem that blocks all gangs of the tree; None if there is none."""
+        """Return the problem that blocks all gangs of a CompositePodGroup's tree; None if there is none."""
         return next(self._faults(root), None)
 
     def _faults(self, root: GangKey) -> Iterator[Problem]:

@@ -65,15 +65,15 @@ class GangTable(dict[GangKey, GangRecord]):
         self._discard_if_empty(record)
 
     def admit(self, key: GangKey) -> None:
-        """Count a group as admitted, until its own phase shows it."""
+        """Count a gang's PodGroup as admitted, until its own phase shows it."""
         self[key].admitted = True
         self.inqueue.admitted_here.add(key)
         self._changes.version += 1  # verdicts about other groups that wait for admission are outdated
         self.mark_changed(key)
 
     def admission_failed(self, key: GangKey) -> None:
-        """Revert an admission that could not be written: the group waits again, and its announced amounts are
-        free."""
+        """Revert an admission that could not be written to the PodGroup: the gang waits for admission again, and
+        its reserved amounts are free."""
         record = self.get(key)
         if record is not None and record.admitted:
             record.admitted = False

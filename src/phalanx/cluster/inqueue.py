@@ -1,4 +1,4 @@
-"""Announced but unused amounts of admitted groups, the basis of admission."""
+"""Amounts that admitted gangs have reserved by minResources but do not use, the basis of admission."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRY = 60
 
 
 class _Idle(enum.Enum):
-    """State of a group that holds announced amounts and uses none of them."""
+    """Reason why an admitted gang uses none of its reserved amounts."""
 
     MEMBERLESS = enum.auto()
     UNPLACED = enum.auto()
@@ -28,7 +28,7 @@ class _Idle(enum.Enum):
 
 
 class InqueueResources:
-    """Sums, over the admitted groups, of the outstanding part of their minResources, updated in O(change).
+    """Sums, over the admitted gangs, of the outstanding part of their minResources, updated in O(change).
 
     A group counts while it is admitted (by its phase, or by a recent decision of ours) and states minResources.
     Against the nodes, placed members reduce its outstanding amounts; against a namespace's quotas, created members
@@ -63,17 +63,18 @@ class InqueueResources:
         self._version = 0
 
     def total(self) -> Mapping[str, int]:
-        """Return the requested amounts of admitted groups that are not placed yet, by resource."""
+        """Return the sum of the amounts that admitted gangs have requested and that are not placed yet, by
+        resource."""
         self._update_stale()
         return self._total
 
     def uncreated(self, namespace: str) -> Mapping[str, int]:
-        """Return the amounts, pods included, for which the namespace's admitted groups have created no pods yet."""
+        """Return the amounts, pods included, for which the namespace's admitted gangs have created no pods yet."""
         self._update_stale()
         return self._uncreated.get(namespace, {})
 
     def holders(self, resources: Iterable[str]) -> list[tuple[GangKey, dict[str, int]]]:
-        """Return the groups whose outstanding amounts count, with their amounts of the resources, largest first."""
+        """Return the gangs whose outstanding amounts count, with their amounts of the resources, largest first."""
         self._update_stale()
         names = list(resources)
         found = [
@@ -86,7 +87,7 @@ class InqueueResources:
         )
 
     def set_unplaceable(self, key: GangKey, unplaceable: bool) -> None:
-        """Record whether a group is proved not to fit on the present nodes."""
+        """Record whether a gang is proved not to fit on the present nodes, so that its amounts do not count."""
         if unplaceable:
             self._unplaceable.add(key)
         else:
@@ -94,14 +95,15 @@ class InqueueResources:
         self.stale.add(key)
 
     def is_unplaceable(self, key: GangKey) -> bool:
-        """Return whether a group is recorded as proved not to fit on the present nodes."""
+        """Return whether a gang is recorded as proved not to fit on the present nodes."""
         return key in self._unplaceable
 
     # the lapse
 
     @property
     def next_lapse(self) -> float | None:
-        """When the next announcement lapses, in seconds since the epoch; 0 if the time must be recorded first."""
+        """Time at which the next gang loses its reserved amounts, in seconds since the epoch; 0 if the time must be
+        recorded first."""
         self._update_stale()
         if self._undated:
             return 0.0
@@ -110,7 +112,8 @@ class InqueueResources:
         return self._due[0][0] if self._due else None
 
     def lapse(self, now: float, is_exempt: Callable[[GangKey], bool] = lambda key: False) -> bool:
-        """Let due announcements lapse, but for those of groups that are exempt. Return whether any did."""
+        """End the reservations of gangs that have been idle for too long, but for those of gangs that are exempt.
+        Return whether any ended."""
         self._update_stale()
         for key in self._undated:
             idle, _ = self._idle[key]
@@ -138,8 +141,8 @@ class InqueueResources:
         return since is not None and since + LAPSE == when
 
     def _since(self, key: GangKey, idle: _Idle, now: float) -> float:
-        """Return since when a group is idle, from its members where that is possible: then a restart of the
-        process changes nothing."""
+        """Return the time since which a gang is idle, from its members where that is possible: then a restart of
+        the process changes nothing."""
         members = self._gangs[key].members.values()
         if idle is _Idle.ENDED:
             return float(min(now, max(member.pod.created for member in members))) or now
@@ -177,7 +180,8 @@ class InqueueResources:
             if record is None or share is None:
                 self._forget(key)
             if record is not None and share is not None:
-                idle = _idle_state(record) if share.unplaced else None
+                # Ended members have used what was announced for placement; creation in their namespace is separate.
+                idle = _idle_state(record) if share.unplaced or share.uncreated else None
                 if not self._counts(key, record, idle):
                     share = share.without_outstanding()
                 self._shares[key] = share
@@ -185,7 +189,7 @@ class InqueueResources:
         self.stale.clear()
 
     def _counts(self, key: GangKey, record: GangRecord, idle: _Idle | None) -> bool:
-        """Return whether the outstanding amounts of a group count; record since when it is idle."""
+        """Return whether the outstanding amounts of a gang count; record since when it is idle."""
         if self.lapsed.get(key) is not idle:
             self.lapsed.pop(key, None)
         finished = idle is not None and _is_finished(record, idle)
@@ -220,7 +224,7 @@ class InqueueResources:
 
 
 class _Share(NamedTuple):
-    """A group's outstanding minResources (not placed, not created), and its amounts beyond these."""
+    """A gang's outstanding minResources (not placed, not created), and its amounts beyond these."""
 
     queue: str
     unplaced: dict[str, int]
@@ -240,7 +244,7 @@ def _has_ended(state: MemberState) -> bool:
 
 
 def _idle_state(record: GangRecord) -> _Idle | None:
-    """Return why a group uses nothing of what it has announced; None if a member occupies a node."""
+    """Return why a gang uses none of its reserved amounts; None if a member occupies a node."""
     if not record.members:
         return _Idle.MEMBERLESS
     if record.active or record.count(MemberState.TERMINATING):
@@ -250,7 +254,7 @@ def _idle_state(record: GangRecord) -> _Idle | None:
 
 
 def _is_finished(record: GangRecord, idle: _Idle) -> bool:
-    """Return whether no further member of an idle group is to be expected."""
+    """Return whether no further member of an idle gang is to be expected."""
     spec = record.spec
     if spec is None or idle is _Idle.UNPLACED:
         return False

@@ -1,4 +1,4 @@
-"""The ledger: charges of pods to accounts, updated in O(change) and recomputable from the pods."""
+"""The ledger: charges of pods to queues and quotas, updated in O(change) and recomputable from the pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHARGE_STATE_OF = tuple(_CHARGE_STATES.get(state) for state in MemberState)
 
 
 class Ledger:
-    """A forest of accounts; a pod is charged to every account on its paths.
+    """Trees of queues and quotas; a pod is charged to each of them on its paths.
 
     Changes are recorded per charge path and applied to the paths when sums are read (`refresh_sums`), so a thousand
     pods of one charge path cost one addition per account. `rebuilds` counts rebuilds of the declared accounts.
@@ -43,7 +43,7 @@ class Ledger:
     """
 
     def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
-        """`offered` returns the present allocatable resources of all nodes."""
+        """Create an empty ledger. `offered` returns the present allocatable resources of all nodes."""
         self._schedulers = schedulers
         self._offered = offered
         self._paths = Paths()
@@ -63,13 +63,13 @@ class Ledger:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether any queue preserves its order (`fifo`)."""
+        """Whether any queue places its gangs strictly in order (`fifo`)."""
         self.refresh()
         return self._paths.keeps_order
 
     @property
     def budgeted(self) -> bool:
-        """Whether any account has a budget."""
+        """Whether any queue or quota has a budget."""
         self.refresh()
         return self._paths.budgeted
 
@@ -98,7 +98,7 @@ class Ledger:
             self._changed()
 
     def resized(self) -> None:
-        """Record a change of the cluster's resources."""
+        """Record that the allocatable resources of the cluster have changed."""
         # The cluster's size affects which guarantees fit.
         self._stale = self._stale or self._paths.guarantees
         self.shape_version += 1
@@ -108,7 +108,7 @@ class Ledger:
     # pods
 
     def enter(self, record: PodRecord) -> None:
-        """Add a pod, or move it to another charge path after a relevant change."""
+        """Add a pod to the ledger, or move it to another charge path after a relevant change."""
         key = self._key(record)
         charge_path = record.charge_path
         if charge_path is None or charge_path.key != key:
@@ -118,7 +118,7 @@ class Ledger:
         self.book(record)
 
     def book(self, record: PodRecord) -> None:
-        """Charge a pod according to its state."""
+        """Charge a pod to its queue and quotas according to its state."""
         charge_path = record.charge_path
         assert charge_path is not None
         charge_state = self._charge_state(record)
@@ -138,7 +138,8 @@ class Ledger:
         self._dirty[charge_path.key] = charge_path
 
     def _place(self, record: PodRecord, charge_path: ChargePath) -> None:
-        """Charge a pending pod as allocated: the common case, with a short path."""
+        """Change the charge of a pod that has just been placed from pending to allocated: the common case, with a
+        short path."""
         charge_path.move(record.footprint, ChargeState.PENDING, -1)
         charge_path.move(record.footprint, ChargeState.ALLOCATED, 1)
         record.charge_state = ChargeState.ALLOCATED
@@ -169,7 +170,7 @@ class Ledger:
             self._dirty[charge_path.key] = charge_path
 
     def leave(self, record: PodRecord) -> None:
-        """Remove a pod; must be called before the pod is removed from its gang."""
+        """Remove a pod from the ledger; must be called before the pod is removed from its gang."""
         charge_path = record.charge_path
         if charge_path is None:
             return
@@ -211,7 +212,7 @@ class Ledger:
         return path
 
     def charge_path_of_group(self, namespace: str, queue: str) -> ChargePath:
-        """Return the charge path of a group without pods."""
+        """Return the charge path of a gang that has no pods yet."""
         return self.charge_path(ChargeKey(namespace, queue))
 
     def _key(self, record: PodRecord) -> ChargeKey:
@@ -239,12 +240,12 @@ class Ledger:
     # Sums
 
     def refresh(self) -> None:
-        """Update all paths and faults, but not the sums."""
+        """Update all charge paths and their faults, but not the sums."""
         if self._stale:
             self._rebuild()
 
     def refresh_sums(self) -> None:
-        """Update all sums."""
+        """Update the sums of all queues and quotas."""
         self.refresh()
         if not self._dirty:
             return
@@ -258,14 +259,15 @@ class Ledger:
         self._dirty.clear()
 
     def take_moved(self) -> dict[AccountKey, AccountRecord] | None:
-        """Return the accounts with changed sums since the last call, removed ones included; None if any can have
-        changed."""
+        """Return the queues and quotas with changed sums since the last call, removed ones included; None if any
+        can have changed."""
         self.refresh_sums()
         moved, self._moved = self._moved, {}
         return moved
 
     def forget_moved(self) -> None:
-        """Stop collecting moved accounts until the next call of `take_moved`, which returns None."""
+        """Stop collecting queues and quotas with changed sums until the next call of `take_moved`, which returns
+        None."""
         self._moved = None
 
     def _changed(self) -> None:
@@ -273,7 +275,7 @@ class Ledger:
         self.resized()
 
     def _rebuild(self) -> None:
-        """Rebuild all paths and sums: accounts change rarely."""
+        """Rebuild all charge paths and sums: the declared queues and quotas change rarely."""
         for charge_path in self._charge_paths.values():
             charge_path.flush()
         self._paths.rebuild(self._charge_paths.values(), self._offered())
@@ -285,7 +287,7 @@ class Ledger:
         self._moved = None
 
     def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:
-        """Yield a message for each account with sums that differ from a recount of all pods."""
+        """Yield a message for each queue or quota with sums that differ from a recount of all pods."""
         self.refresh_sums()
         expected: dict[AccountKey, ResourceSums] = {key: ResourceSums() for key in self.accounts}
         for record in pods:
@@ -303,7 +305,7 @@ class Ledger:
                 )
             if needed.pending != account.reserved_for_children:
                 reserved = account.reserved_for_children
-                yield f"{account.key} keeps {reserved} for its children, and they need {needed.pending}"
+                yield f"{account.key} reserves {reserved} for its children, but the recount is {needed.pending}"
         for key, sums in expected.items():
             if sums.as_tuple() != self.accounts[key].as_tuple():
                 yield f"{key} has {self.accounts[key].as_tuple()}, but the sum over its pods is {sums.as_tuple()}"

@@ -1,4 +1,4 @@
-"""Times from which rows close for maintenance, updated with windows, signals, labels and the clock."""
+"""Times from which nodes close for maintenance, updated with windows, announcements, labels and the clock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLOSE_FOR_MAINTENANCE: Final = "node(s) close for maintenance"
 
 
 class Closure(msgspec.Struct, frozen=True, eq=False):
-    """Rows that are closed over [start, end); `cause` is for messages."""
+    """Nodes (as rows) that are closed over [start, end); `cause` is for messages."""
 
     start: int
     end: int
@@ -81,7 +81,7 @@ class MaintenanceTable:
     # -- events --------------------------------------------------------------------------------------------------
 
     def put(self, window: MaintenanceWindow) -> bool:
-        """Store a window. Return whether it differs from the last."""
+        """Store a MaintenanceWindow. Return whether it differs from the last."""
         if self.windows.get(window.name) == window:
             return False
         self.windows[window.name] = window
@@ -114,16 +114,16 @@ class MaintenanceTable:
 
     @property
     def outdated(self) -> bool:
-        """Whether there is a change that `advance` has not processed."""
+        """Whether there is a change of windows or nodes that `advance` has not processed."""
         return self._changed or (self._watches and self._cursor != self._nodes.relabelled.end)
 
     @property
     def next_change(self) -> float | None:
-        """Next known time at which a row closes or opens."""
+        """Next known time at which a node closes for maintenance or opens."""
         return self._next if self._next < math.inf else None
 
     def advance(self, now: float) -> bool:
-        """Update to the time `now`. Return whether any row has opened."""
+        """Process all maintenance that starts or ends up to the time `now`. Return whether any node has opened."""
         last, self.now = self.now, now
         nodes = self._nodes
         if not (self._watches or self._changed):
@@ -135,7 +135,8 @@ class MaintenanceTable:
         return opened
 
     def _close_to_limits(self, last: float) -> None:
-        """Record rows where a pod of some limit would have ended in time at the last update, but does not now."""
+        """Record the nodes on which a pod with some run time limit would have ended in time at the last update, but
+        does not now."""
         check_all = len(self._limits) > _MOST_LIMITS
         for closes in (self._strict[0], self._surplus[0]):
             for start in np.unique(closes[closes < NO_END]).tolist():
@@ -188,8 +189,8 @@ class MaintenanceTable:
                 surplus[:, rows] = np.minimum(surplus[:, rows], first.start)
 
     def _apply_signals(self, strict: IntArray, surplus: IntArray) -> None:
-        """Apply all signals. Nodes can have many, each at its own time (Karpenter), so only their names are
-        looped over."""
+        """Close the nodes that announce maintenance. Nodes can have many announcements, each at its own time
+        (Karpenter), so only their names are looped over."""
         if self._signal_starts is None:
             entries = [
                 (node, signal)
@@ -213,11 +214,12 @@ class MaintenanceTable:
         np.minimum.at(self.ends, rows[soon], starts[soon])
 
     def _expect(self, *moments: int) -> None:
-        """Record the earliest future moment."""
+        """Record the earliest future time at which a node closes or opens."""
         self._next = min((self._next, *(moment for moment in moments if moment > self.now)))
 
     def _spans_of(self, window: MaintenanceWindow) -> tuple[Occurrence, ...]:
-        """Return the present and future spans; the last one has no end if more follow beyond the horizon."""
+        """Return a window's present and future occurrences; the last one has no end if more follow beyond the
+        horizon."""
         known = self._spans.get(window.name)
         now = int(self.now)
         if known is not None and known[0] - _LOOK_AHEAD <= self.now < known[0]:
@@ -250,7 +252,7 @@ class MaintenanceTable:
 
     @property
     def active(self) -> bool:
-        """Whether any row closes at any time."""
+        """Whether any node closes for maintenance at any time."""
         return self._watches
 
     @property
@@ -258,17 +260,17 @@ class MaintenanceTable:
         return bool(self.windows or self._signals or self._nodes.marked)
 
     def begun(self) -> list[MaintenanceWindow]:
-        """Return the current windows, by name."""
+        """Return the MaintenanceWindows that have begun and not ended, by name."""
         now = self.now
         return [self.windows[name] for name, (_, spans) in sorted(self._spans.items()) if _contains(spans, now)]
 
     def rows_of(self, name: str) -> list[int]:
-        """Return the rows of a window, in order, as of the last `advance`."""
+        """Return the node rows that a MaintenanceWindow closes, in order, as of the last `advance`."""
         rows: list[int] = self._rows.get(name, _NO_ROWS).tolist()
         return rows
 
     def closed_by(self, rows: Iterable[int], start: int, end: int) -> str:
-        """Return the cause that closes any of the rows over [start, end); "" for none."""
+        """Return the maintenance that closes any of the node rows over [start, end); "" for none."""
         row_set = set(rows)
         closures = (closure for closure in self.closures if closure.start < end and closure.end > start)
         window = next((closure.cause for closure in closures if not row_set.isdisjoint(closure.rows.tolist())), "")
@@ -280,7 +282,7 @@ class MaintenanceTable:
         return sorted(signals, key=lambda signal: signal.start)
 
     def ends_of(self, rows: npt.NDArray[np.intp]) -> IntArray:
-        """Return `ends` of the rows, NO_END for rows added since."""
+        """Return the end of maintenance of each node row, NO_END for rows added since the last update."""
         if len(self.ends) < self._nodes.capacity:
             more = np.full(self._nodes.capacity - len(self.ends), NO_END, dtype=np.int64)
             self.ends = np.concatenate([self.ends, more])
@@ -288,7 +290,8 @@ class MaintenanceTable:
         return ends
 
     def open_to(self, run_limit: int, tolerations: Sequence[Toleration], rows: Rows) -> BoolArray:
-        """Return bool[rows]: whether a pod placed now ends in time by its limit (0: no limit)."""
+        """Return bool[rows]: whether a pod placed now on each node ends before its maintenance by the run time
+        limit (0: no limit)."""
         closes: IntArray = self._current()[0 if run_limit else 1, rows]
         if any(tolerates(toleration, CORDONED) for toleration in tolerations):
             return np.ones(closes.shape, dtype=np.bool_)
@@ -300,7 +303,7 @@ class MaintenanceTable:
         return is_open
 
     def explain(self, run_limit: int, tolerations: Sequence[Toleration], rows: Rows) -> list[tuple[str, BoolArray]]:
-        """Return the reasons that block such a pod, each with bool[rows]."""
+        """Return the maintenance reasons that block a pod with this run time limit, each with bool[rows]."""
         closed = ~self.open_to(run_limit, tolerations, rows)
         if not closed.any():
             return []
@@ -317,7 +320,8 @@ class MaintenanceTable:
 
     @contextmanager
     def surplus_turn(self) -> Iterator[None]:
-        """Context in which surplus members are placed, which are evicted in time."""
+        """Place surplus members inside this context: those that are evicted in time for maintenance need not end
+        before it."""
         rows = self._more_for_surplus
         if not rows:
             yield

@@ -7,6 +7,7 @@ from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.allocators.registry import node_allocators
 from phalanx.cluster.maintenance import MaintenanceTable
 from phalanx.cluster.network.topology import Topology
+from phalanx.cluster.nodes.backoff import NodeBackoff
 from phalanx.cluster.nodes.load import LoadTable
 from phalanx.cluster.nodes.rows import NO_ROW, NodeRows
 from phalanx.cluster.resource_space import ResourceSpace
@@ -18,7 +19,7 @@ __all__ = ["NO_ROW", "NodeTable"]
 class NodeTable(NodeRows):
     """Rows of nodes with their data. `allocators` by name track things that pods reserve one by one (each has a
     log of its own), `affinity` tracks the places of pods, `topology` has the network domains, `load` the
-    measured use, and `maintenance` the times at which nodes are closed."""
+    measured use, `maintenance` the times at which nodes are closed, and `backoff` the nodes that rejected pods."""
 
     def __init__(self, space: ResourceSpace) -> None:
         super().__init__(space)
@@ -27,6 +28,7 @@ class NodeTable(NodeRows):
         self.affinity = AffinityIndex(self)
         self.topology = Topology(self)
         self.maintenance = MaintenanceTable(self)
+        self.backoff = NodeBackoff()
 
     def upsert(self, node: Node) -> tuple[int, bool]:
         known = self.row(node.name)

@@ -1,4 +1,4 @@
-"""Mapping of resources to columns of the arrays."""
+"""Mapping of resource names to columns of the arrays."""
 
 from __future__ import annotations
 

@@ -25,10 +25,13 @@ from phalanx.model.events import (
     NamespaceLabelled,
     NamespaceQuotasGranted,
     NamespaceWeighed,
+    NodeBackoffsRestored,
     NodeRemoved,
     NodeUpdated,
+    PodRejected,
     PodRemoved,
     PodUpdated,
+    ProvisioningFailed,
 )
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
@@ -69,7 +72,7 @@ class ClusterState:
         self.transactions = Transactions(self.nodes)
 
     def apply(self, event: ClusterEvent) -> None:
-        """Apply one event. Repeated events and events about unknown objects are harmless."""
+        """Apply one event of the intake. Repeated events and events about unknown objects are harmless."""
         if type(event) is PodUpdated:  # by far the most frequent
             self.pods.observe(event.pod)
             return
@@ -91,6 +94,8 @@ class ClusterState:
             case NamespaceLabelled(namespace, labels):
                 self.pods.reclassify(self.nodes.affinity.label(namespace, labels))
                 self._changes.may_fit()
+            case PodRejected() | ProvisioningFailed() | NodeBackoffsRestored():
+                self._node_backed_off(event)
             case AllocatorFact(allocator, fact):
                 self._changes.version += 1
                 if self.nodes.allocators[allocator].learn(fact):
@@ -103,7 +108,7 @@ class ClusterState:
         return self.transactions.begin(charging)
 
     def room_opened(self) -> None:
-        """Record that reserved room was released, so that a unit that did not fit can fit now."""
+        """Record that reserved resources were released, so that a gang or pod that did not fit can fit now."""
         self._changes.may_fit()
 
     def offered(self) -> dict[str, int]:
@@ -125,12 +130,12 @@ class ClusterState:
 
     @property
     def capacity_version(self) -> int:
-        """Incremented with every change after which a rejected unit can fit."""
+        """Capacity version: incremented with every change after which a rejected gang or pod can fit."""
         return self._changes.freed + self.ledger.relief
 
     @property
     def bound_version(self) -> int:
-        """Incremented with every confirmed binding of ours."""
+        """Number of our bindings that the API has confirmed."""
         return self._changes.bound
 
     @property
@@ -155,6 +160,21 @@ class ClusterState:
         for record in self._by_node.node_added(node.name):
             self.ledger.book(record)
             self.pods.mark_changed(record)
+
+    def _node_backed_off(self, event: PodRejected | ProvisioningFailed | NodeBackoffsRestored) -> None:
+        """Update the back-off of nodes. Pods of a namespace with rejections have classes of their own."""
+        backoff = self.nodes.backoff
+        last, version = backoff.namespaces(), backoff.version
+        match event:
+            case PodRejected(node, reason, namespace, pod_class, at):
+                backoff.reject(node, reason, namespace, pod_class, at)
+            case ProvisioningFailed(node, namespace, storage_class, size, at):
+                backoff.fail_provisioning(node, namespace, storage_class, size, at)
+            case NodeBackoffsRestored(entries):
+                backoff.restore(entries)
+        if changed := last ^ backoff.namespaces():
+            self.pods.separate_namespaces(changed, backoff.namespaces())
+        self._changes.version += backoff.version > version
 
     def _node_removed(self, name: str) -> None:
         """Remove a node. Its pods remain known, and are charged again if the node returns."""

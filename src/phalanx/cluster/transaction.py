@@ -55,14 +55,9 @@ class Transaction:
         """Whether the transaction explores a placement without some existing pods."""
         return bool(self._removed or self._sums or self._lifted)
 
-    def emptied_rows(self) -> set[int]:
-        """Return the rows from which the open transaction has removed pods."""
-        if not self._open:
-            return set()
-        rows = {record.row for record in self._removed}
-        for freed, _ in self._sums:
-            rows.update(np.flatnonzero(freed.any(axis=0)).tolist())
-        return rows
+    def removed(self) -> Collection[PodRecord]:
+        """Return the pods that the open transaction has removed one by one."""
+        return self._removed if self._open else ()
 
     def place(
         self,
@@ -71,7 +66,10 @@ class Transaction:
         rows: list[int],
         chosen: Mapping[str, object] = NO_CHOICE,
     ) -> None:
-        """Place `pods[i]`, all of class `pod_class`, on `rows[i]`. `chosen` has decided allocations of one pod."""
+        """Place `pods[i]`, all of class `pod_class`, on the node rows `rows[i]`.
+
+        `chosen` has decided allocations of one pod.
+        """
         assert self._open
         assert len(pods) == len(rows)
         if not rows:
@@ -107,13 +105,13 @@ class Transaction:
                 record.charge_path.move_nominated(record.footprint, 1)
 
     def relend(self, records: Iterable[PodRecord]) -> None:
-        """Restore lifted nominations."""
+        """Restore the reservations that `lift` has released."""
         for record in records:
             del self._lifted[record]
             self._restore_nomination(record)
 
     def remove(self, records: Collection[PodRecord]) -> None:
-        """Remove pods from their nodes and accounts, to explore placements without them.
+        """Remove pods from their nodes, queues and quotas, to explore placements without them.
 
         A transaction with removed pods can only be rolled back.
         """
@@ -133,7 +131,7 @@ class Transaction:
         self._charge_sums(freed, charges, 1)
 
     def put_back(self, records: Collection[PodRecord]) -> None:
-        """Undo the removal of some removed pods."""
+        """Undo the removal of some pods by `remove`."""
         for record in records:
             del self._removed[record]
         self._charge_pods(records, 1)
@@ -143,7 +141,7 @@ class Transaction:
         return len(self._journal)
 
     def back_to(self, mark: int) -> None:
-        """Undo the placements since the mark, and no other changes."""
+        """Undo the placements since the journal position `mark`, and no other changes."""
         while len(self._journal) > mark:
             pod_class, pods, rows = self._journal.pop()
             for record, row in zip(reversed(pods), reversed(rows), strict=True) if pod_class.allocators else ():
@@ -155,7 +153,7 @@ class Transaction:
                 self._charge(pod_class.footprint, pods, -1)
 
     def unplace(self) -> None:
-        """Undo all placements, and no other changes."""
+        """Undo all placements of the transaction, and no other changes."""
         self.back_to(0)
         self._charges.clear()
 
@@ -208,14 +206,14 @@ class Transaction:
         self._journal.clear()
 
     def end(self) -> None:
-        """End the transaction without a trace, whether it is open or committed."""
+        """End the transaction and undo all of its changes, whether it is open or committed."""
         if self._open:
             self.rollback()
         else:
             self.abandon()
 
     def _restore_nomination(self, record: PodRecord) -> None:
-        """Restore the reservation of a lifted nomination."""
+        """Restore a nominated pod's reservation that `lift` has released."""
         self._unreserve(record, -1)
         if record.charge_path is not None:
             record.charge_path.move_nominated(record.footprint, -1)
@@ -254,7 +252,7 @@ class Transaction:
 
 
 class Transactions:
-    """Transactions begun since `forget`, so that those of a failed cycle can be ended."""
+    """Transactions that were begun since the last `forget`, so that those of a failed cycle can be ended."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -267,14 +265,14 @@ class Transactions:
         self._begun.append(transaction)
         return transaction
 
-    def emptied_rows(self) -> set[int]:
-        """Return the rows from which any open transaction has removed pods."""
-        return set().union(*(transaction.emptied_rows() for transaction in self._begun))
+    def removed(self) -> list[PodRecord]:
+        """Return the pods that any open transaction has removed one by one, not as sums."""
+        return [record for transaction in self._begun for record in transaction.removed()]
 
     def forget(self) -> None:
         self._begun.clear()
 
     def end_all(self) -> None:
-        """End all transactions without a trace, the last first."""
+        """End all transactions and undo their changes, the last one first."""
         while self._begun:
             self._begun.pop().end()

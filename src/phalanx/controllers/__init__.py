@@ -1,1 +1,1 @@
-"""Controllers of jobs, groups and queues, beside the scheduler. One process with one leader."""
+"""Controllers of Volcano jobs, PodGroups and queues, beside the scheduler: one process with one leader."""

@@ -1,4 +1,4 @@
-"""Interface of a controller, and its context in the process."""
+"""Interface of a controller, and the services of the process that a controller uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.kube.paths import Resource
 
 
 class WatchedKind(msgspec.Struct, frozen=True):
-    """Kind that a controller watches: the sink of the changes, and a label selector.
+    """Kind that a controller watches: the receiver of the changes, and a label selector.
 
     Of watches that differ only in the version, the first served one is used.
     """
@@ -34,10 +34,10 @@ class Reconciler(Protocol):
     def watches(self) -> Sequence[WatchedKind]: ...
 
     async def run(self, workers: int) -> None:
-        """Reconcile until cancelled; called after all watched kinds are listed."""
+        """Reconcile objects until cancelled; called after all watched kinds are listed."""
 
     def waiting(self) -> int:
-        """Return the number of objects to reconcile."""
+        """Return the number of objects that wait to be reconciled."""
 
 
 class ControllerContext(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Controller of Volcano's CronJob: starts due runs and limits the history.
+"""Controller of Volcano's CronJob: creates a job at each scheduled time and limits the history.
 
-Each reconciliation decides from the state in the API server (`phalanx.jobs.cron`). The job of a run is created
-before the status mentions it. The job's name is that of the run, so a run starts only once even if the process
-dies in between.
+Each reconciliation decides from the state in the API server (`phalanx.jobs.cron`). The job of a scheduled time is
+created before the status mentions it. Its name contains the scheduled time, so the job is created only once even if
+the process dies in between.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _read_cron_job(raw: bytes) -> CronJobRecord:
 
 
 def _read_run(raw: bytes) -> ChildJob | None:
-    """Return a job with the name of a run."""
+    """Decode a job whose name has the form of a CronJob's jobs; return None for other jobs."""
     job = read_child_job(raw)
     return job if _RUN_NAME.fullmatch(job.name) else None
 
@@ -69,7 +69,7 @@ def _cron_job_of(job: ChildJob) -> str:
 
 
 class CronJobController:
-    """Controller that reconciles a CronJob when it or one of its jobs changes, and when the next run is due."""
+    """Controller that reconciles a CronJob when it or one of its jobs changes, and at its next scheduled time."""
 
     name = "cron job controller"
 
@@ -144,7 +144,7 @@ class CronJobController:
     async def _start(
         self, key: Key, document: dict[str, Any], cron_job: CronJob, plan: CronPlan, moment: int
     ) -> CronJobStatus:
-        """Create the job of a run. Return the status with the job."""
+        """Create the job of one scheduled time. Return the CronJob's status with this job."""
         metadata = cron_job.metadata
         name = child_name(metadata.name, moment)
         body = _job(document, cron_job, name, scheduled_timestamp(moment, plan.zone))
@@ -187,14 +187,14 @@ class CronJobController:
         self.jobs.remove(key, job.uid)
 
     async def _write_status(self, key: Key, document: dict[str, Any], status: CronJobStatus) -> None:
-        """Write the status. Raise ApiError 409 after a concurrent write of another client."""
+        """Write the status of a CronJob. Raise ApiError 409 after a concurrent write of another client."""
         body = {**document, "status": msgspec.to_builtins(status)}
         answer = await self._context.writer.replace(CRON_JOBS.path(*key, "status"), body)
         self.cron_jobs.put(key, msgspec.json.encode(answer))
 
 
 def _job(document: dict[str, Any], cron_job: CronJob, name: str, timestamp: str) -> dict[str, Any]:
-    """Return the job of a run. The template is copied unchanged."""
+    """Return the manifest of a CronJob's job. The jobTemplate is copied unchanged."""
     template = mapping(mapping(document.get("spec")).get("jobTemplate"))
     template_metadata = mapping(template.get("metadata"))
     return {

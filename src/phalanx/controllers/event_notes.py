@@ -1,4 +1,5 @@
-"""Events about objects, each note once, because controllers reconcile more often than the state changes."""
+"""Events of controllers, each note once per object, because controllers reconcile more often than the state
+changes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _MAX_SUBJECTS = 64
 
 
 class EventNotes:
-    """Recorded event notes of the objects of one kind."""
+    """Notes of the Events that a controller has recorded on the objects of one kind."""
 
     def __init__(self, context: ControllerContext, resource: Resource) -> None:
         self._context = context

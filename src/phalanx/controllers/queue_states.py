@@ -59,7 +59,8 @@ class _Object(Wire):
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
-    """One queue.
+    """Queue in the controller's store. `closed_by_parent`: the queue opens with its parent. `counted`: its status
+    has `allocated`, without which many releases reject a status.
 
     `closed_by_parent`: the queue opens with its parent. `counted`: its status has `allocated`, without which many
     releases reject a status.
@@ -76,7 +77,7 @@ class QueueRecord(msgspec.Struct, frozen=True):
 
 
 class QueueMember(msgspec.Struct, frozen=True):
-    """PodGroup, with its queue."""
+    """PodGroup with the name of its queue."""
 
     uid: str
     resource_version: str
@@ -146,7 +147,8 @@ def _read_command(raw: bytes) -> QueueCommand | None:
 
 
 class QueueStates:
-    """Controller that reconciles a queue when it, its parent, its groups or a Command for it change."""
+    """Controller that reconciles the state of a queue when the queue, its parent, its PodGroups or a Command for it
+    change."""
 
     name = "queue controller"
 
@@ -231,7 +233,7 @@ class QueueStates:
         return None
 
     def _apply_command(self, queue: QueueRecord, state: str, command: QueueCommand) -> str:
-        """Return the state after a Command."""
+        """Return the state of a queue after a Command to open or close it."""
         if command.target_uid not in ("", queue.uid):
             return state  # the Command is for an earlier queue of this name
         about = f"Command {command.namespace}/{command.name}"
@@ -260,9 +262,8 @@ class QueueStates:
         return state
 
     def _with_parent(self, queue: QueueRecord, state: str, *, asked: bool) -> str:
-        """Return the state that follows from the parent: children close with it, and those that it closed open
-        with it.
-        """
+        """Return the state of a queue that follows from its parent: child queues close with it, and those that it
+        closed open with it."""
         parent = self.queues.get(("", queue.parent))
         if parent is None or (asked and state != queue.state):
             return state
@@ -291,7 +292,7 @@ class QueueStates:
             self._publish(queue, _CLOSE_QUEUE, "Close queue succeed", "Normal")
 
     async def _mark(self, queue: QueueRecord, by_parent: bool) -> QueueRecord:
-        """Record in an annotation whether the queue opens with its parent. Return the written queue."""
+        """Record in an annotation of a queue whether it opens with its parent. Return the written queue."""
         notes = {CLOSED_BY_PARENT: "true" if by_parent else "false"}
         metadata = {"uid": queue.uid, "resourceVersion": queue.resource_version, "annotations": notes}
         patch = {"metadata": metadata}

@@ -1,4 +1,4 @@
-"""All controllers of the process."""
+"""List of all controllers of the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.controllers.queue_states import QueueStates
 
 
 def all_controllers(context: ControllerContext) -> Sequence[Reconciler]:
-    """Return one controller of each type, in the order in which they receive changes."""
+    """Return one controller of each type, in the order in which they receive changes of objects."""
     return (
         VolcanoJobController(context),
         CronJobController(context),

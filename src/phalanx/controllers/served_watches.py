@@ -1,4 +1,5 @@
-"""Watches of kinds whose definitions can be added and removed: discovered, and watched while they are served."""
+"""Watches of kinds whose definitions can be added and removed: the kinds are discovered, and watched while they are
+served."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ class ServedWatches:
                     await self._discover(tasks)
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
-        """Discover the served kinds. Return whether the API server answered."""
+        """Discover the served kinds and start their watches. Return whether the API server answered."""
         try:
             self._update(await self._definitions.discovered(), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
@@ -151,7 +152,7 @@ class ServedWatches:
         return sink
 
     def _log_absent(self, served: Discovery) -> None:
-        """Log unserved kinds in one line, and each later change."""
+        """Log kinds that are not served in one line, and each later change."""
         resources = {watch.resource for watches in self._watches for watch in watches}
         watched = {(resource.group, resource.plural) for resource, _ in self._running}
         absent = frozenset(

@@ -1,4 +1,4 @@
-"""Service of the controllers: watches and reconciles until stopped."""
+"""Service of the controllers: watches and reconciles objects until stopped."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ _DRAIN_SECONDS = 5.0
 
 
 class ControllerOptions(msgspec.Struct, frozen=True):
-    """Options of the service. `workers` is the number of concurrent reconciliations per controller. The lease
-    times are those of kube-scheduler.
-    """
+    """Options of the controllers' process. `workers` is the number of concurrent reconciliations per controller.
+    The lease times are those of kube-scheduler."""
 
     scheduler_names: tuple[str, ...] = ("phalanx",)
     concurrency: int = 64

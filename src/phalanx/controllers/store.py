@@ -66,7 +66,7 @@ class ObjectStore(Generic[S]):
         return iter(list(self._entries.values()))
 
     def of(self, group: str) -> Iterable[S]:
-        """Return the entries of one group of the index."""
+        """Return the entries of one index group."""
         return list(self._indexed.get(group, {}).values())
 
     def sink(self, change: Change[bytes]) -> None:
@@ -85,14 +85,16 @@ class ObjectStore(Generic[S]):
             self._remove(change.key)
 
     def _is_stale(self, change: Upsert[bytes]) -> bool:
-        """Return whether the change is not newer than the entry; mostly it is the echo of an own write."""
+        """Return whether the change is not newer than the stored entry; mostly it is the watch event of the
+        controller's own write."""
         old = self._entries.get(change.key)
         if old is None or old.uid != change.uid:
             return False
         return 0 <= change.version <= version_number(old.resource_version)
 
     def put(self, key: Key, raw: bytes) -> None:
-        """Store the response to a write, unless the stored version is newer or the object is deleted.
+        """Store the response to the controller's write, unless the stored version is newer or the object is
+        deleted.
 
         Raises msgspec.DecodeError for an unreadable object.
         """
@@ -109,7 +111,7 @@ class ObjectStore(Generic[S]):
         self._set(key, old, new)
 
     def remove(self, key: Key, uid: str) -> None:
-        """Remove the object with this uid after the response to its deletion."""
+        """Remove the object with this uid after the API server has accepted its deletion."""
         if uid not in self._ended:
             _remember(self._ending, uid)
         self._remove(key, uid)

@@ -49,14 +49,13 @@ class WorkQueue(Generic[K]):
         self._wake.set()
 
     def forget(self, key: K) -> None:
-        """Drop a deleted key."""
+        """Drop the key of a deleted object."""
         self._due.pop(key, None)
         self._failures.pop(key, None)
 
     async def run(self, look: Callable[[K], Awaitable[float | None]], workers: int) -> None:
-        """Process keys until cancelled. `look` returns the seconds until the next run of the key, None to wait
-        for a change.
-        """
+        """Process keys until cancelled. `look` processes one key and returns the seconds until its next call, None
+        to wait for a change."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(workers):
                 tasks.create_task(self._work(look))
@@ -86,7 +85,7 @@ class WorkQueue(Generic[K]):
         return pause * (0.75 + 0.5 * self._jitter())
 
     async def _next(self) -> K:
-        """Wait for the next due key and return it."""
+        """Wait for the next key that is due and return it."""
         while True:
             now = asyncio.get_running_loop().time()
             while self._heap:

@@ -1,4 +1,4 @@
-"""Discovery and watches of the custom kinds: groups, queues and quotas."""
+"""Discovery and watches of the custom kinds: PodGroups, queues and quotas."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Sink = Callable[[Change[Document]], None]
 
 
 class CustomKinds:
-    """Custom kinds of the API server, one reflector for each.
+    """Custom kinds that the API server serves, one reflector for each.
 
     Discovery is repeated every `period` seconds and after each CRD change. `discovered` is called with each answer.
     """
@@ -84,13 +84,13 @@ class CustomKinds:
         tasks.create_task(self._discover_kinds())
 
     async def synced(self) -> None:
-        """Return when all objects of the served kinds have been listed once."""
+        """Return when all objects of the served custom kinds have been listed once."""
         await self._kinds_known.wait()
         for kind, (reflector, _) in list(self._kinds.items()):
             await self._first_list(kind, reflector)
 
     async def _first_list(self, kind: ServedKind, reflector: Reflector[Any]) -> None:
-        """Wait for the first list of a kind, at most `_LIST_PATIENCE` seconds if its list fails.
+        """Wait for the first list of a custom kind, at most `_LIST_PATIENCE` seconds if its list fails.
 
         A list fails when a conversion webhook is missing or an object is unreadable. Other units need not wait for
         such a group kind: pods that name its objects are not scheduled anyway. Queues and quotas are waited for
@@ -117,7 +117,7 @@ class CustomKinds:
 
     @property
     def listed(self) -> bool:
-        """Return whether all objects of the served kinds have been listed once.
+        """Whether all objects of the served custom kinds have been listed once.
 
         A kind that is new and cannot be listed counts as listed after `_LIST_PATIENCE` seconds.
         """
@@ -133,15 +133,15 @@ class CustomKinds:
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
-        """Active reflectors."""
+        """Active reflectors of the custom kinds."""
         return [self._definitions.reflector, *(reflector for reflector, _ in self._kinds.values())]
 
     def rediscover(self) -> None:
-        """Request discovery: the served kinds are possibly different."""
+        """Request a discovery, because the served kinds are possibly different."""
         self._definitions.changed.set()
 
     def readable(self, plural: str) -> dict[ServedKind, bool]:
-        """Return the served and readable kinds of a plural, with whether all objects of each are known."""
+        """Return the served and readable kinds with a plural name, with whether all objects of each are known."""
         return {
             kind: self.knows_all(kind.group, plural)
             for kind, (reflector, _) in self._kinds.items()
@@ -186,7 +186,7 @@ class CustomKinds:
                     self._feed.failures.record_failure("discovery", "served kinds", error)
 
     def _update(self, served: Discovery) -> None:
-        """Start a reflector for each new kind and cancel the reflectors of removed kinds."""
+        """Start a reflector for each new custom kind and cancel the reflectors of removed kinds."""
         self._discovered(served)
         groups = dict(served_groups(served, self._intake))
         accounts = dict(served_accounts(served, self._intake))
@@ -242,7 +242,7 @@ class CustomKinds:
             log.info("watching %s", ", ".join(begun))
 
     def _has_gone(self, kind: ServedKind, wanted: Collection[ServedKind]) -> bool:
-        """Return whether the kind is removed, and not only omitted by an API server that is starting."""
+        """Return whether a custom kind is removed, and not only omitted by an API server that is starting."""
         other_version = any((served.group, served.plural) == (kind.group, kind.plural) for served in wanted)
         if other_version or self._definitions.withdrawn(kind.group, kind.plural):
             return True

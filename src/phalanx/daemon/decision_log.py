@@ -1,4 +1,4 @@
-"""Log lines of decisions: one id connects the event that woke a cycle, its decisions and each write."""
+"""Log lines of scheduling decisions: one id connects the event that woke a cycle, its decisions and each write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _VERDICTS = 65_536
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Wake-up of a cycle: its time (seconds since the epoch), the number of changed objects and the first of them.
+    """Wake-up of a scheduling cycle: its time (seconds since the epoch), the number of changed objects and the
+    first of them.
 
     There is no object where a timer or an answered write woke the cycle, or the previous cycle had units left.
     """
@@ -36,7 +37,7 @@ class Wake(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> str:
-        """Return the first object as kind, namespace and name."""
+        """First changed object as kind, namespace and name."""
         about = self.first
         return f"{about.kind} {about.namespace}/{about.name}".replace(" /", " ") if about is not None else ""
 
@@ -62,7 +63,7 @@ class Arrivals:
 
 
 class DecisionLog:
-    """Log of decisions: evictions at level info, everything else at level debug.
+    """Log of scheduling decisions: evictions at level info, all other decisions at level debug.
 
     The id is that of `Bind.cause`, `Evict.cause` and of a pod's story: `c` and the number of the cycle. For
     evictions `.` and the number of the decision in the cycle follow.
@@ -107,7 +108,7 @@ class DecisionLog:
         _log(logging.INFO, "evicted" if outcome is EvictionOutcome.EVICTED else "not evicted", fields)
 
     def judged(self, subject: GangKey | str) -> str:
-        """Return the cycle that last set a verdict of a gang, or of a pod by its uid; "" if unknown."""
+        """Return the id of the cycle that last set a verdict of a gang, or of a pod by its uid; "" if unknown."""
         return self._judged.get(subject, "")
 
     def wakes(self, causes: Iterable[str]) -> dict[str, dict[str, object]]:
@@ -151,7 +152,7 @@ class DecisionLog:
 
 
 def unit_of(decided: Bind | Evict) -> str:
-    """Return the gang or pod of a decision, for log lines."""
+    """Return the gang or pod that a decision concerns, for log lines."""
     gang: GangKey | None = decided.gang
     return f"gang {gang}" if gang is not None else f"pod {decided.namespace}/{decided.name}"
 

@@ -11,7 +11,7 @@ _MOST_COMPLAINTS = 1000
 
 
 class DistrustedAnnotations:
-    """Log of distrusted annotations, one line per namespace and annotation.
+    """Log of annotations with an invalid signature, one line per namespace and annotation.
 
     A thousand copied pods do not fill the log. `count` is called each time with the annotation's key.
     """
@@ -21,7 +21,7 @@ class DistrustedAnnotations:
         self._logged: set[tuple[str, str]] = set()
 
     def record(self, key: str, namespace: str, name: str) -> None:
-        """Record that an annotation of a pod is ignored."""
+        """Record that an annotation of a pod is ignored because of its signature."""
         self._count(key)
         if (key, namespace) not in self._logged and len(self._logged) < _MOST_COMPLAINTS:
             self._logged.add((key, namespace))

@@ -12,7 +12,7 @@ from phalanx.scheduling.placement.placer import Placer
 
 
 class Eligibility:
-    """Check of nodes at the time of binding.
+    """Check of a binding's node at the time of posting.
 
     The binding endpoint checks nothing about nodes: binding to a deleted or cordoned node succeeds. Resource
     amounts are not compared again: the plan has charged them.
@@ -23,7 +23,8 @@ class Eligibility:
         self._placer = placer
 
     def since_now(self) -> Guard:
-        """Return a guard for bindings that have just been planned."""
+        """Return a check for bindings that have just been planned: it returns an objection if the node has changed
+        since now."""
         nodes = self._state.nodes
         planned_at = nodes.relabelled.end
 

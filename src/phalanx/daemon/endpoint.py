@@ -1,4 +1,4 @@
-"""HTTP endpoint: probes, metrics for Prometheus, and inspection for authorized users."""
+"""HTTP endpoint of the scheduler: probes, metrics for Prometheus, and inspection for authorized users."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CERTIFICATE_PERIOD = 60.0
 
 
 class EndpointError(Exception):
-    """Failure to use the address or the certificate."""
+    """Error for an unusable address or certificate of the endpoint."""
 
 
 class EndpointOptions(msgspec.Struct, frozen=True):
-    """Options of the endpoint.
+    """Options of the scheduler's HTTP endpoint.
 
     `address` is HOST:PORT, "" for no endpoint. `certificate` and `key` are file names and switch TLS on. With
     `guarded` also `/metrics` needs the right to get that path from the API server. `accounts` is the maximum number
@@ -42,25 +42,25 @@ class EndpointOptions(msgspec.Struct, frozen=True):
 
 
 class Observed(Protocol):
-    """State of the process as the endpoint shows it."""
+    """State of the scheduler process as its HTTP endpoint shows it."""
 
     def condition(self) -> str:
-        """Return the readiness in one word: "" before the process is ready, STOPPING at its end.
+        """Return the readiness of the process in one word: "" before it is ready, STOPPING at its end.
 
         A standby is ready too.
         """
         ...
 
     def checks(self) -> Mapping[str, bool]:
-        """Return the named checks that are shown beside the condition."""
+        """Return the named checks that the readiness probe shows besides the condition."""
         ...
 
     def counted(self) -> Iterable[str]:
-        """Return the lines of the exposition that are computed per scrape."""
+        """Return the metric lines that are computed per scrape."""
         ...
 
     async def counted_apart(self) -> str:
-        """Return the lines of the exposition that are too many to compute in the event loop."""
+        """Return the metric lines that are too many to compute in the event loop."""
         ...
 
     async def refusal(self, request: web.Request) -> web.Response | None:
@@ -80,7 +80,7 @@ class Observed(Protocol):
 async def serving(
     options: EndpointOptions, observed: Observed, exposition: Callable[[], bytes]
 ) -> AsyncIterator[int]:
-    """Serve inside the context, on the port that is yielded. Raises EndpointError."""
+    """Serve the HTTP endpoint inside the context, on the port that is yielded. Raises EndpointError."""
     host, _, port = options.address.rpartition(":")
     if not port.isdecimal():
         raise EndpointError(f"--metrics-address {options.address!r} is not HOST:PORT")
@@ -146,7 +146,7 @@ def _no_password() -> str:
 
 
 async def _reload_certificate(context: ssl.SSLContext, options: EndpointOptions) -> None:
-    """Reload the certificate files periodically, for new connections."""
+    """Reload the endpoint's certificate files periodically, for new connections."""
     while True:
         await asyncio.sleep(_CERTIFICATE_PERIOD)
         try:

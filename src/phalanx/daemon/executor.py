@@ -1,4 +1,4 @@
-"""Execution of plans: submits writes and applies their outcomes to the state."""
+"""Execution of scheduling plans: submits writes and applies their outcomes to the state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SPARED = 60.0
 
 
 class Executor:
-    """Executor of plans: bindings first, then nominations and evictions.
+    """Executor of scheduling plans: bindings first, then nominations and evictions.
 
     `publisher` publishes the outcomes. `guard` makes the last check of the bindings of one plan. `wake` requests a
     cycle. `later(seconds, call)` schedules a call. `now` returns seconds since the epoch.
@@ -69,7 +69,7 @@ class Executor:
         self._moved: dict[str, Bind] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        """Execute each part of a plan, also if another part raises."""
+        """Execute each part of a scheduling plan, also if another part raises."""
         self._errors.guard("executor", "bindings", lambda: self._bind(plan))
         self._errors.guard("executor", "evictions", lambda: self._disrupt(plan))
         self._publisher.plan_decided(plan)
@@ -100,7 +100,8 @@ class Executor:
             self.evict(plan.evictions, [*(entry for entry in plan.nominations if entry.uid not in bound), *slow])
 
     def evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate] = ()) -> None:
-        """Submit evictions and nominations; the nomination is written before the victims are evicted.
+        """Submit evictions and nominations; the nominations of a decision are written before its victims are
+        evicted.
 
         Decisions with the same reason have the same cause.
         """
@@ -108,7 +109,7 @@ class Executor:
         self._disruptions.submit(nominations, evictions)
 
     def evicted(self, result: EvictResult) -> None:
-        """Apply the outcome of an eviction: the API server has accepted it, or it will not happen."""
+        """Apply the outcome of an eviction to the state: the API server has accepted it, or it will not happen."""
         evict, now = result.evict, self._now()
         self._publisher.eviction_answered(result)
         if result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE):
@@ -120,7 +121,7 @@ class Executor:
         self._wake()
 
     def bound(self, result: BindResult) -> None:
-        """Apply the outcome of a binding."""
+        """Apply the outcome of a binding to the state."""
         bind = result.bind
         self._publisher.binding_answered(bind, result.outcome is BindOutcome.BOUND)
         if result.outcome is BindOutcome.BOUND:
@@ -196,7 +197,7 @@ class Executor:
 
 
 def gone_guard(state: ClusterState) -> EvictGuard:
-    """Return a guard that skips the eviction of pods that are terminating or deleted already."""
+    """Return a check that skips the eviction of pods that are terminating or deleted already."""
 
     def guard(evict: Evict) -> EvictionOutcome | None:
         record = state.pods.get(evict.uid)

@@ -1,4 +1,4 @@
-"""HTTP calls of extenders in Volcano's format: one POST of JSON per call."""
+"""HTTP calls of scheduler extenders in Volcano's format: one POST of JSON per call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Question(NamedTuple):
 
 
 class HttpCaller:
-    """HTTP client of one extender with one call at a time.
+    """HTTP client of one scheduler extender with one call at a time.
 
     A caller waits at most `timeout` seconds. After a timeout the call is retried on its own thread until the
     extender answers; until then each further call fails at once. So an extender that hangs costs one timeout.
@@ -73,7 +73,7 @@ class HttpCaller:
         question.answer.put(answer)
 
     def _call(self, question: _Question) -> Document | CallError | None:
-        """Return the answer, or None after a timeout."""
+        """Return the extender's answer, or None after a timeout."""
         try:
             return self._post(question.verb, question.body)
         except TimeoutError:

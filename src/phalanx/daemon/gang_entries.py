@@ -1,4 +1,4 @@
-"""Entries of gang lists and the answer of the scheduler process with them."""
+"""Entries of gang lists, and the response of the scheduler process with these entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.views.promises import PromiseOrigin
 
 
 class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One gang, or a job with its pods.
+    """Entry of a gang list: one gang, or a job with its pods.
 
     `kind` is vcjob, job, jobset, podgroup, gang (declared by its pods only), or the kind of the owner. `target` is
     the gang's argument for other commands. Members: `running`, `minimum` that start together, `total`. `gpus`
@@ -52,7 +52,7 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ListedGangs(msgspec.Struct, frozen=True):
-    """Answer of /v1/gangs; `moment` is the time of the list, RFC 3339."""
+    """Response of /v1/gangs; `moment` is the time of the list, RFC 3339."""
 
     moment: str
     items: list[GangEntry]
@@ -60,12 +60,12 @@ class ListedGangs(msgspec.Struct, frozen=True):
 
 
 def whole_or_part(percent: int) -> int | float:
-    """Return GPUs from hundredths of a GPU: 4, or 0.5."""
+    """Convert hundredths of a GPU to a number of GPUs: 4, or 0.5."""
     return percent // 100 if percent % 100 == 0 else percent / 100
 
 
 def gone(entry: GangEntry) -> GangEntry | None:
-    """Return the entry that a watch shows for a gang that is no longer listed; None for a finished gang."""
+    """Return the entry that a watched list shows for a gang that is no longer listed; None for a finished gang."""
     if entry.over:
         return None
     return msgspec.structs.replace(

@@ -63,7 +63,7 @@ class GangList:
         self._gpus: dict[Any, int] = {}
 
     async def answer(self, namespace: str = "", queue: str = "") -> bytes:
-        """Return the JSON of a ListedGangs: gangs and single pods of one namespace and queue ("": of all)."""
+        """Return the JSON of a ListedGangs: gangs and single pods of one namespace and queue ("" for all)."""
         async with self._making:
             if time.monotonic() >= self._good_until:
                 self._cost, begun = 0.0, time.monotonic()
@@ -75,7 +75,7 @@ class GangList:
         return await asyncio.to_thread(_encoded, entries, moment, namespace, queue)
 
     async def _made(self) -> AsyncIterator[GangEntry]:
-        """Yield every gang and every single pod of this scheduler, by namespace and name."""
+        """Yield the entry of every gang and every single pod of this scheduler, by namespace and name."""
         self._gpus.clear()
         starts = self._starts()
         gangs, pods = self._state.gangs, self._state.pods
@@ -93,7 +93,7 @@ class GangList:
         self._cost += time.monotonic() - begun
 
     async def _paused(self, begun: float) -> float:
-        """Return to the event loop if the current slice is over; return the start of the current slice."""
+        """Return to the event loop if the current time slice is over; return the start of the current slice."""
         now = time.monotonic()
         if now - begun < _SLICE:
             return begun
@@ -105,7 +105,7 @@ class GangList:
         return record.pod.scheduler in self._state.schedulers
 
     def _starts(self) -> Mapping[GangKey | str, Callable[[], PromisedStart]]:
-        """Return the promised starts by gang, or by uid of a pod; their texts are made with the entry's."""
+        """Return the promised starts by gang, or by uid of a pod; their texts are made with the list entry."""
         promises = live_promises(self._scheduler().features.get(StartReservations))
         starts: dict[GangKey | str, Callable[[], PromisedStart]] = {}
         for promise in promises.promises:
@@ -114,7 +114,7 @@ class GangList:
         return starts
 
     def _gang(self, record: GangRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry | None:
-        """Return the entry of a gang; None for a gang of another scheduler."""
+        """Return the list entry of a gang; None for a gang of another scheduler."""
         members = list(record.members.values())
         ours = next((member for member in members if self._is_ours(member)), None)
         if members and ours is None:

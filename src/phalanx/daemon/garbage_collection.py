@@ -1,4 +1,5 @@
-"""Garbage collection of Python during the first read of the cluster."""
+"""Run the first read of the cluster without Python's garbage collection, and exclude the objects read so far from
+it afterwards."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class _Dispatched(msgspec.Struct):
 
 
 class HubLease:
-    """Guard of the pods that a hub has dispatched.
+    """Check of pods that a hub has dispatched: their bindings wait for the hub's lease.
 
     `guard` makes the check that this one is added to. `clock` is monotonic seconds. `wake` is called when pods that
     were blocked are free to start.
@@ -86,7 +86,7 @@ class HubLease:
         self._pods.pop(uid, None)
 
     def guard(self) -> Guard:
-        """Return a guard for bindings that have just been planned."""
+        """Return a check for bindings that have just been planned, which includes the hub's lease."""
         guard = self._guard()
 
         def objection(bind: Bind) -> str | float | None:
@@ -106,7 +106,7 @@ class HubLease:
         return _SOON if self._looked < pod.seen else None
 
     async def run(self) -> None:
-        """Read the lease periodically until cancelled."""
+        """Read the hub's lease periodically until cancelled."""
         while True:
             self._sooner.clear()
             await self._look()
@@ -138,7 +138,7 @@ class HubLease:
             self._wake()
 
     async def _stop_lost(self) -> None:
-        """Delete the stoppable pods after the hub's lease has expired."""
+        """Delete the pods of gangs with lost-cluster policy Stop after the hub's lease has expired."""
         last_renewal = self._renewed if self._renewed is not None else self._began
         if self._clock() - last_renewal <= LEASE_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""Inspection of a running scheduler: probes, Prometheus, and debug pages for authorized users."""
+"""Inspection of a running scheduler: probes, Prometheus metrics, and debug pages for authorized users."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from phalanx.scheduling.start_reservations.plugin import reservation_plan
 #: Names of kube-scheduler where it has them.
 _CALL_TYPES = {
     Urgency.BIND: "pod_binding",
+    Urgency.RECORD: "record",
     Urgency.NOMINATE: "pod_status_patch",
     Urgency.DELETE: "pod_deletion",
     Urgency.STATUS: "status_patch",
@@ -49,7 +50,7 @@ _STANDBY = "this replica is a standby; use the leader: the lease's holderIdentit
 
 
 class Inspection:
-    """Answers of the endpoint about a running scheduler.
+    """Responses of the HTTP endpoint about a running scheduler.
 
     `condition` returns the readiness in one word, `checks` the named checks beside it, `settings` the options and
     the policy's text.
@@ -100,7 +101,7 @@ class Inspection:
         registry.register(DefragmentationMetrics(lambda: scheduler() if self._leads() else None, time.time))
 
     def verdict_published(self, key: GangKey) -> None:
-        """Recount a gang after its published verdict has changed."""
+        """Count a gang again after its published verdict has changed."""
         self._counted.touch(key)
 
     def checks(self) -> Mapping[str, bool]:
@@ -127,7 +128,7 @@ class Inspection:
         return self._checks()["leader"]
 
     def _deserved_by(self, copies: AccountCopies) -> Share | None:
-        """Return the deserved shares that the policy computes for queues.
+        """Return the deserved shares that the policy computes for queues, as a function.
 
         A standby has no usage history of the queues, so it publishes none.
         """
@@ -141,7 +142,7 @@ class Inspection:
             return nothing
 
     async def counted_apart(self) -> str:
-        """Return the series of queues and quotas, computed by a thread while planning continues.
+        """Return the metrics of queues and quotas, computed by a thread while planning continues.
 
         Only the copy of the account figures is made in the event loop.
         """

@@ -1,4 +1,4 @@
-"""Option `--self-check`: compare the accounts with their pods after changes."""
+"""Option `--self-check`: compare the usage of queues and quotas with their pods after changes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ _PERIOD = 1.0
 
 
 class LedgerCheck:
-    """Comparison of the sums of the ledger with the pods, once a second; `count` receives the number of
-    differences.
-    """
+    """Comparison of the ledger's sums with the pods, once a second; `count` receives the number of differences."""
 
     def __init__(self, state: ClusterState, count: Callable[[int], None]) -> None:
         self._state = state
         self._count = count
 
     async def run(self) -> None:
-        """Check after each change until cancelled. Raises ServiceError when an account differs from its pods."""
+        """Compare the ledger with the pods after each change until cancelled. Raises ServiceError for a
+        difference."""
         checked = -1
         while True:
             await asyncio.sleep(_PERIOD)

@@ -1,4 +1,4 @@
-"""Events of the scheduler process, and its readiness."""
+"""Lifecycle events of the scheduler process, and its readiness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.kube.leadership import Leadership
 
 
 class Lifecycle:
-    """Events of the process.
+    """Lifecycle events of the scheduler process.
 
     `wake` requests a cycle, `planned` is set after the first, `ready` while cycles run, `stopping` when the process
     ends.
@@ -24,13 +24,13 @@ class Lifecycle:
         self.stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End the loop after the current cycle."""
+        """End the scheduling loop after the current cycle."""
         self.stopping.set()
         self.wake.set()
 
 
 class Readiness:
-    """Answers of the process to probes."""
+    """Answers of the scheduler process to probes."""
 
     def __init__(
         self, lifecycle: Lifecycle, leadership: Leadership, observer: Observer, policy_file: PolicyFile
@@ -41,7 +41,7 @@ class Readiness:
         self._policy_file = policy_file
 
     def condition(self) -> str:
-        """Return the readiness in one word, "" before the process is ready.
+        """Return the readiness of the process in one word, "" before it is ready.
 
         A standby is ready after the first list of the cluster: a rollout must not replace a replica that has read
         access by one without. An outage of the API server (`fresh`) does not change the answer: a restart would not
@@ -53,7 +53,8 @@ class Readiness:
         return ("scheduling" if ready else "standby") if self._has_synced() else ""
 
     def checks(self) -> dict[str, bool]:
-        """Return the checks that are shown beside the condition; only `synced` affects the condition."""
+        """Return the checks that the readiness probe shows besides the condition; only `synced` affects the
+        condition."""
         return {
             "leader": self._leadership.holds(),
             "synced": self._has_synced(),

@@ -28,7 +28,7 @@ STALE = 300
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One measurement; `at` is in seconds since the epoch."""
+    """One measurement of a node's load; `at` is in seconds since the epoch."""
 
     at: int
     cpu: int
@@ -43,13 +43,13 @@ class Averages:
         self._published: set[str] = set()
 
     def add_sample(self, node: str, sample: Sample) -> None:
-        """Add a measurement; ignore a repeat of the last one."""
+        """Add a measurement of a node's load; ignore a repeat of the last one."""
         samples = self._samples.setdefault(node, deque())
         if not samples or samples[-1].at < sample.at:
             samples.append(sample)
 
     def changes(self, now: float) -> NodesMeasured | None:
-        """Return the loads as of `now`; None if none is known and none was known before."""
+        """Return the average loads of nodes as of `now`; None if none is known and none was known before."""
         loads = []
         for node, samples in list(self._samples.items()):
             while samples and samples[0].at < now - WINDOW:
@@ -88,7 +88,7 @@ class NodeLoads:
         self._failing = ""
 
     async def run(self) -> None:
-        """Poll until cancelled."""
+        """Poll the load of nodes until cancelled."""
         while True:
             if self._wanted():
                 await self._poll()

@@ -1,4 +1,4 @@
-"""Feed of API objects to the state; an object that fails affects only itself."""
+"""Feed of API objects into the cluster state; an object that fails affects only itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_GONE = 200_000
 
 
 class ObjectFeed:
-    """Feed of changed objects through the intake to the state.
+    """Feed of changed API objects through the decoders into the cluster state.
 
     `changed` is called after each change of the state. `touched` is called with each gang whose members,
     declaration or status have changed, after `publish_gangs` only: before everything is listed, a gang can look
@@ -73,7 +73,7 @@ class ObjectFeed:
         self.failures = failures
 
     async def publish_gangs(self) -> None:
-        """Publish all gangs after the first list, and from then on each gang that changes.
+        """Report all gangs to `touched` after the first list, and from then on each gang that changes.
 
         Gangs are published in batches: planning and binding go first.
         """
@@ -114,7 +114,7 @@ class ObjectFeed:
         unreadable_is_gone: bool = False,
         always_changed: bool = False,
     ) -> Callable[[Change[Any]], None]:
-        """Return a function that takes in changes of objects of one kind.
+        """Return a function that feeds changes of objects of one kind into the state.
 
         With `unreadable_is_gone` an object that fails counts as deleted. With `always_changed` a change wakes a
         cycle even if the intake returns no event.
@@ -144,7 +144,7 @@ class ObjectFeed:
     def take_in(
         self, about: ObjectRef, *ways: Callable[[Exception], Events], error: Exception | None = None
     ) -> None:
-        """Apply the events of the first reader in `ways` that does not raise; each receives the last exception."""
+        """Apply the events of the first decoder in `ways` that does not raise; each receives the last exception."""
         error = error or Exception()
         for way in ways:
             try:
@@ -165,7 +165,8 @@ class ObjectFeed:
         read: Callable[[T], Events],
         otherwise: Sequence[Callable[[Upsert[T], Exception], Events]],
     ) -> None:
-        """Take in many changes; `otherwise` are the further readers of an object for which `read` raises.
+        """Feed many changed objects into the state; `otherwise` are the further decoders of an object for which
+        `read` raises.
 
         All objects are read first and applied afterwards: two short loops are faster than a long one.
         """
@@ -224,7 +225,7 @@ class ObjectFeed:
             self.gang_touched(key)
 
     def _occupy(self, pod: Pod) -> None:
-        """Replace a pod that fails by a bare one that still charges its node."""
+        """Replace a pod that fails by a minimal one that still charges its node."""
         bare = Pod(
             pod.namespace,
             pod.name,
@@ -243,7 +244,7 @@ class ObjectFeed:
 
 
 def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
-    """Return the gangs with members or a declaration that an event changes; must be called before it is applied."""
+    """Return the gangs whose members or declaration an event changes; must be called before it is applied."""
     match event:
         case PodUpdated(pod):
             record = state.pods.get(pod.uid)
@@ -269,7 +270,7 @@ def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
 
 
 def _below(state: ClusterState, key: GangKey) -> list[GangKey]:
-    """Return the gangs of the tree of a composite."""
+    """Return the gangs below a CompositePodGroup."""
     composites = state.gangs.composites
     return [gang.key for gang in composites.gangs(composites.root_of(key))]
 

@@ -45,7 +45,7 @@ from phalanx.model.gang import GangKey
 
 
 class Observer:
-    """Watches of all objects that scheduling needs.
+    """Observer of all objects that scheduling needs.
 
     `changed` is called after each change of the state. `pod_seen` and `pod_gone` receive each pod object as it
     arrived, so that the executor compares its writes with it. `gang_touched` receives each gang whose members,
@@ -136,7 +136,7 @@ class Observer:
         ]
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch all objects until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for reflector in (self.nodes, *self._others):
@@ -164,35 +164,35 @@ class Observer:
                 self._running[reflector] = self._tasks.create_task(self._after(running, reflector))
 
     async def _after(self, running: asyncio.Task[None], reflector: Reflector[Any]) -> None:
-        """Start the reflector after its last run has ended: two at a time would deliver the same objects."""
+        """Start a reflector after its last run has ended: two at a time would deliver the same objects."""
         await asyncio.wait({running})
         reflector.list_anew()
         await reflector.run()
 
     async def synced(self) -> None:
-        """Return when all objects have been listed once."""
+        """Return when all observed objects have been listed once."""
         await self.kinds.synced()
         for reflector in (self.pods, self.nodes, *self._others):
             await reflector.synced.wait()
         await self._caught_up.wait()
 
     async def publish_gangs(self) -> None:
-        """Publish all gangs, and from then on each that changes. Must be called after `synced`."""
+        """Report all gangs to the parts, and from then on each that changes. Must be called after `synced`."""
         await self._feed.publish_gangs()
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
-        """Active reflectors."""
+        """Active reflectors of the observer."""
         return [self.pods, self.nodes, *self._others, *self.kinds.reflectors]
 
     @property
     def complete(self) -> bool:
-        """Return whether all objects have been listed once; it stays true."""
+        """Whether all observed objects have been listed once; it stays true."""
         return self._caught_up.is_set() and all(reflector.synced.is_set() for reflector in self._others)
 
     @property
     def fresh(self) -> bool:
-        """Return whether pods and nodes are watched right now and groups, queues and quotas are known.
+        """Whether pods and nodes are watched right now and groups, queues and quotas are known.
 
         Nothing is bound on a stale state.
         """
@@ -200,7 +200,7 @@ class Observer:
         return watching and self.kinds.listed
 
     def apply_event(self, event: ClusterEvent) -> None:
-        """Apply an event that comes from no watch."""
+        """Apply an event to the state that comes from no watch."""
         self._feed.apply([event])
 
     def _reflector(self, resource: Resource, decode: Any, sink: Any, optional: bool = False) -> Reflector[Any]:

@@ -1,4 +1,4 @@
-"""Policy of a running process: read at the start and reloaded while it runs."""
+"""Policy of a running scheduler: read at the start and reloaded while it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERIOD = 1.0
 
 
 class PolicyFile:
-    """Policy in force; `path` is "" for the built-in one, which never changes.
+    """Policy file in force; `path` is "" for the built-in policy, which never changes.
 
     Raises PolicyError when the first read fails; `reload_if_changed` never raises. `problem` is the reason why the
     current file is not in force, "" if it is. `changed` is called with each new policy.
@@ -48,13 +48,13 @@ class PolicyFile:
         return self._text
 
     async def run(self) -> None:
-        """Reload the file after changes until cancelled; return at once for the built-in policy."""
+        """Reload the policy file after changes until cancelled; return at once for the built-in policy."""
         while self.path:
             await asyncio.sleep(_PERIOD)
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
-        """Put a changed file in force; report an invalid file once and keep the old policy."""
+        """Put a changed policy file in force; report an invalid file once and keep the old policy."""
         if not self.path:
             return
         try:
@@ -84,12 +84,13 @@ class PolicyFile:
 
 
 def read_policy(path: str) -> Policy:
-    """Return the policy of a file, also of a ConfigMap's file, or the built-in one for "". Raises PolicyError."""
+    """Read the policy from a file, also a ConfigMap's file; return the built-in policy for "". Raises
+    PolicyError."""
     return parse_policy(read_policy_text(path), path)
 
 
 def read_policy_text(path: str) -> str:
-    """Return the text of a policy. Raises PolicyError."""
+    """Return the text of a policy file. Raises PolicyError."""
     return sole_policy(_read(path), path)
 
 
@@ -101,7 +102,7 @@ def parse_policy(text: str, source: str) -> Policy:
 
 
 def dialect_options(policy: Policy) -> DialectOptions:
-    """Return the options of the dialects in a policy. Raises PolicyError."""
+    """Return the options for reading API objects (phalanx.dialects) in a policy. Raises PolicyError."""
     known = [naming.rules.name for dialect in installed_dialects() for naming in dialect.namings]
     stated, words = policy.dialects.get("matchPolicies"), [str(policy_name.value) for policy_name in MatchPolicy]
     for name, word in stated.items() if isinstance(stated, Mapping) else ():

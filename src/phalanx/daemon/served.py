@@ -1,4 +1,4 @@
-"""Kinds of ours that an API server serves, and their versions."""
+"""Kinds of gang groups, queues and quotas that an API server serves, and their versions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from phalanx.kube.paths import Resource
 
 
 def served_groups(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """Return the served kinds of group objects, each in the preferred version."""
+    """Return the served kinds of PodGroups, each in the preferred version."""
     return _served(served, [groups.kind for groups in intake.dialects.groups.values()])
 
 
 def has_native_groups(served: Discovery, intake: Intake) -> bool:
-    """Return whether Kubernetes' own groups are served, or possibly served in a version that could not be read."""
+    """Return whether Kubernetes' own PodGroups are served, or possibly served in a version that could not be
+    read."""
     kinds = (kind.group for kind, _ in served_groups(served, intake))
     unread = (name.partition("/")[0] for name in served.degraded)
     return NATIVE in {*kinds, *unread}
@@ -29,13 +30,13 @@ def served_accounts(served: Discovery, intake: Intake) -> list[tuple[ServedKind,
 
 
 def served_owners(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """Return the served kinds of owners that pods have needed so far, each in the preferred version."""
+    """Return the served kinds of pod owners that pods have needed so far, each in the preferred version."""
     wanted = [kind for kind in intake.owners.kinds if (kind.group, kind.plural) in intake.workloads.wanted]
     return _served(served, wanted)
 
 
 def served_enricher_kinds(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """Return the served kinds that enrich pods, each in the preferred version."""
+    """Return the served kinds whose objects complete pods (claims, volumes, ...), each in the preferred version."""
     return _served(served, intake.enrichers.kinds)
 
 

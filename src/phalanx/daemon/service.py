@@ -1,10 +1,11 @@
-"""The scheduler process: observe, plan, act, until it is stopped."""
+"""Scheduler process: observe, plan, execute, until it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -64,7 +65,7 @@ class SchedulerService(LeadingService):
         self._running: list[asyncio.Task[None]] = []
 
     def condition(self) -> str:
-        """Return the readiness in one word, "" before the process is ready."""
+        """Return the readiness of the process in one word, "" before it is ready."""
         return self.assembly.observation.readiness.condition()
 
     def stop(self) -> None:
@@ -101,7 +102,7 @@ class SchedulerService(LeadingService):
         await standby.leads(lambda: self._start(Runs.STANDBY))
 
     async def serve(self) -> None:
-        """Load what is stored, start the parts of a leader, and schedule."""
+        """Load the stored state, start the parts of a leader, and schedule."""
         await self._parts.load()
         self._start(Runs.LEADING)
         checks = self._failures.keep_running("checks", lambda: self._parts.run_checks(self.leadership.holds))
@@ -109,7 +110,7 @@ class SchedulerService(LeadingService):
         await self._schedule()
 
     def _start(self, runs: Runs) -> None:
-        """Start the parts that run from this time on."""
+        """Start the parts of the process that run from this time on."""
         self._running += self._parts.start(runs, self._tasks)
 
     async def _start_after_first_plan(self) -> None:
@@ -121,7 +122,7 @@ class SchedulerService(LeadingService):
             task.cancel()
 
     async def _schedule(self) -> None:
-        """Run cycles whenever something has changed, until the process is stopped."""
+        """Run scheduling cycles whenever something has changed, until the process is stopped."""
         log.info(
             "synced: %d nodes, %d pods, %d gangs",
             len(self.state.nodes),
@@ -148,7 +149,7 @@ class SchedulerService(LeadingService):
             self._lifecycle.planned.set()
 
     async def _plan(self) -> None:
-        """Run cycles until no unit is left that a cycle could place."""
+        """Run scheduling cycles until no gang or pod is left that a cycle could place."""
         self.scheduler.observe(time.time())
         self.scheduler.activate_due(time.time())
         self._publisher.publish_warnings(self._parts.warnings())
@@ -164,12 +165,14 @@ class SchedulerService(LeadingService):
     async def _woken(self) -> None:
         """Return when something has changed, or when the time of the next recheck has come."""
         alarm = self.scheduler.next_recheck
+        # The core counts whole seconds: before the next one, a fractional alarm would find nothing due.
+        alarm = math.ceil(alarm) if alarm is not None else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, alarm - time.time()) if alarm is not None else None):
                 await self._lifecycle.wake.wait()
 
     def _cycle(self) -> None:
-        """Plan, save the state of the parts, carry the plan out, and record it."""
+        """Plan one cycle, save the state of the parts, execute the plan, and record it."""
         started = time.perf_counter()
         deadline = started + self.scheduler.policy.cycle_budget
         asked = False
@@ -193,7 +196,7 @@ class SchedulerService(LeadingService):
         self.telemetry.cycle(plan, time.perf_counter() - started, self.state, time.time())
 
     async def drain(self) -> None:
-        """Finish the submitted writes, send the events that are left, and end the parts."""
+        """Finish the submitted writes, send the remaining events, and end the parts."""
         try:
             if self.leadership.holds():
                 self._parts.save(last=True)

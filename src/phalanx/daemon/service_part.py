@@ -1,4 +1,4 @@
-"""The parts of the scheduler process: the hooks of one part, and the calls of all parts in their order."""
+"""Parts of the scheduler process: the hooks of one part, and the calls of all parts in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHECK_PERIOD = 1.0
 
 
 class ServiceError(Exception):
-    """Failure of a part without which the process cannot continue."""
+    """Failure of a part without which the scheduler process cannot continue."""
 
 
 class Runs(enum.Enum):
@@ -38,7 +38,7 @@ class Runs(enum.Enum):
 
 
 class ServicePart(msgspec.Struct, frozen=True, eq=False):
-    """Hooks of one part of the process; None where the part takes no part.
+    """Hooks of one part of the scheduler process; None for a hook that the part does not need.
 
     The fields are in the order in which a process first calls them. For each hook, parts are called in the order of
     `daemon/assembly/registry.py`. A hook that raises is logged once, counted, and harms only its own part, except
@@ -81,7 +81,7 @@ class ServicePart(msgspec.Struct, frozen=True, eq=False):
 
 
 class ServiceParts:
-    """Calls the hooks of all parts. Builders pass its methods as callbacks before the parts are known."""
+    """Caller of the hooks of all parts. Builders pass its methods as callbacks before the parts are known."""
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
@@ -94,7 +94,7 @@ class ServiceParts:
         self._loaded = False
 
     def use(self, parts: Sequence[ServicePart]) -> None:
-        """Set the parts, in the order in which they are called."""
+        """Set the parts of the process, in the order in which they are called."""
         if len({part.name for part in parts}) < len(parts):
             raise ValueError("two parts have the same name")
         self._parts = tuple(parts)
@@ -115,7 +115,7 @@ class ServiceParts:
         return started
 
     async def load(self) -> None:
-        """Load the stored state of one part after the other. An exception of a part is raised."""
+        """Call the `load` hooks, which load stored state, one after the other. An exception of a part is raised."""
         for part in self._parts:
             if part.load is not None:
                 await part.load()
@@ -148,13 +148,13 @@ class ServiceParts:
             self._guard("status", f"{name}: gang {key}", call, key)
 
     def policy_changed(self, policy: Policy) -> None:
-        """Put a policy in force. An exception of a part is raised."""
+        """Call the `policy_changed` hooks with a policy that comes into force. An exception of a part is raised."""
         for part in self._parts:
             if part.policy_changed is not None:
                 part.policy_changed(policy)
 
     def warnings(self) -> list[ObjectWarning]:
-        """Return the new warnings of all parts."""
+        """Return the new warnings of all parts about objects."""
         warnings: list[ObjectWarning] = []
         for part in self._parts:
             if part.warnings is not None:
@@ -204,7 +204,7 @@ class ServiceParts:
                 self._guard("task", part.name, part.drain)
 
     def _guard(self, label: str, what: str, call: Callable[..., None], *arguments: object) -> None:
-        """Call a hook; record what it raises under the `label` of the metric."""
+        """Call a hook; record its exception under the `label` of the metric."""
         try:
             call(*arguments)
         except Exception as error:

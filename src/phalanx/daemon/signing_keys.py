@@ -39,7 +39,7 @@ async def load_keys(
     *,
     retry: RetryPolicy | None = None,
 ) -> tuple[Key, ...]:
-    """Return the keys, the newest first; create one if there is none.
+    """Return the signing keys, the newest first; create one if there is none.
 
     The function retries while the API server is unreachable. Without the right to store a key it returns one for
     this process only: the next process does not accept its signatures, and the log says so.
@@ -67,7 +67,7 @@ async def load_keys(
 
 
 async def known_keys(client: KubeClient, namespace: str) -> tuple[Key, ...]:
-    """Return the stored keys, the newest first; none if they cannot be read."""
+    """Return the stored signing keys, the newest first; none if they cannot be read."""
     try:
         return keys_in(await client.get(SECRETS.path(namespace, NAME)))
     except (ApiError, ConnectionLost):
@@ -75,7 +75,7 @@ async def known_keys(client: KubeClient, namespace: str) -> tuple[Key, ...]:
 
 
 async def reading_signer(client: KubeClient, namespace: str) -> tuple[Signer, str]:
-    """Return a signer for commands that only read, and a notice.
+    """Return a verifier of signatures for commands that only read, and a notice.
 
     The signer has the stored keys. If they cannot be read, it accepts every signature, and the notice is the
     reason.
@@ -115,7 +115,7 @@ async def _read_or_make(
 
 
 def keys_in(secret: Any) -> tuple[Key, ...]:
-    """Return the keys of a Secret, the newest first, without malformed entries."""
+    """Return the signing keys of a Secret, the newest first, without malformed entries."""
     data = secret.get("data") if isinstance(secret, dict) else None
     keys_by_age: list[tuple[int, Key]] = []
     for name, text in data.items() if isinstance(data, dict) else ():

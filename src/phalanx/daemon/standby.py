@@ -1,4 +1,4 @@
-"""Standby: a replica watches the cluster until it gets the lease."""
+"""Standby: a scheduler replica watches the cluster until it gets the lease."""
 
 from __future__ import annotations
 

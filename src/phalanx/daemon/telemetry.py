@@ -1,4 +1,4 @@
-"""Telemetry of the process: metrics, log lines and spans."""
+"""Telemetry of the scheduler process: metrics, log lines and spans."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _LAG_PERIOD = 1.0
 
 
 class Telemetry:
-    """Counters of events, and their log lines, spans (`tracing`) and metrics (`endpoint`)."""
+    """Counters of events in the scheduler process, with their log lines, spans (`tracing`) and metrics
+    (`endpoint`)."""
 
     def __init__(self, endpoint: EndpointOptions | None = None, tracing: Tracing | None = None) -> None:
         self.endpoint = endpoint or EndpointOptions()
@@ -99,7 +100,8 @@ class Telemetry:
         self._statuses_refused = families.counter("phalanx_status_writes_refused_total", registry)
 
     def cycle(self, plan: Plan, seconds: float, state: ClusterState, now: float) -> None:
-        """Count a cycle that took `seconds` and ended at `now` (since the epoch); `state` includes its plan."""
+        """Count a scheduling cycle that took `seconds` and ended at `now` (since the epoch); `state` includes its
+        plan."""
         wake, stages = self.decisions.cycle(plan, state, now), self.stages.take()
         if self._tracing is not None:
             self._tracing.cycle(plan, wake, stages)
@@ -148,7 +150,7 @@ class Telemetry:
                 counter.labels(*written).inc(count)
 
     def _count_wait(self, gang: GangKey, record: PodRecord, state: ClusterState, now: float) -> None:
-        """Observe the wait of a gang if no member was placed before this decision."""
+        """Observe the wait of a gang for the metrics if no member was placed before this decision."""
         known, charge_path = state.gangs[gang], record.charge_path
         counts = known.counts()
         if known.spec is None or not known.spec.created or counts.bound or counts.running:
@@ -173,7 +175,7 @@ class Telemetry:
             self._tracing.evicted(result)
 
     def pod_seen(self, pod: PodObject) -> None:
-        """Start to measure the wait of a pod."""
+        """Start to measure the wait of a pod for the metrics."""
         spec = pod.spec
         if not (spec.node_name or spec.scheduling_gates or pod.metadata.deletion_timestamp):
             self.bind_times.pod_waits(pod.metadata.uid)
@@ -205,7 +207,8 @@ class Telemetry:
         self._nominations[outcome].inc()
 
     async def serve(self, observed: Observed) -> None:
-        """Serve until cancelled. Raises EndpointError for an unusable address or certificate."""
+        """Serve the metrics endpoint until cancelled. Raises EndpointError for an unusable address or
+        certificate."""
         if self.endpoint.address:
             async with serving(self.endpoint, observed, partial(self._exposition, observed)):
                 with self._gc_pauses.measured():
@@ -224,7 +227,7 @@ class Telemetry:
 
 
 def _seen(known: set[str], value: str, most: int) -> str:
-    """Return the value of a label, or OTHER if the label has `most` values already."""
+    """Return the value of a metric label, or OTHER if the label has `most` values already."""
     if value not in known and len(known) >= most:
         return OTHER
     known.add(value)

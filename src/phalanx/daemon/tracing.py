@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: cycles with their stages, and the writes of each. Imported only if it is configured."""
+"""OpenTelemetry spans: cycles with their stages, and the writes of each cycle. Imported only if configured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEMBERED = 4096
 
 
 class Tracing:
-    """Spans with the id of their decision (`phalanx.cause`), which log lines and stories have too."""
+    """Exporter of spans with the id of their decision (`phalanx.cause`), which log lines have too."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("phalanx")
@@ -34,7 +34,7 @@ class Tracing:
         self._cycles: OrderedDict[str, tuple[Context, int]] = OrderedDict()
 
     def cycle(self, plan: Plan, wake: Wake, stages: Sequence[Stage]) -> None:
-        """Record a cycle and its stages, which were timed by `time.perf_counter`."""
+        """Record the spans of a cycle and its stages, which were timed by `time.perf_counter`."""
         if not stages:
             return
         # Wall clocks step; intervals are measured by the performance counter.
@@ -88,7 +88,7 @@ class Tracing:
 
 
 def connect(endpoint: str) -> Tracing:
-    """Return a tracer that sends spans to a collector at a URL (OTLP over HTTP), in its own thread.
+    """Return an exporter that sends spans to a collector at a URL (OTLP over HTTP), in its own thread.
 
     Raises ImportError without the extra `otel`. The environment variables of the SDK apply: OTEL_TRACES_SAMPLER,
     OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES.

@@ -1,1 +1,2 @@
-"""Dashboard: web page of the scheduler's state, fed by one watch of the cluster that all viewers share."""
+"""Dashboard: web page with the cluster's queues, gangs and nodes, fed by one watch of the cluster that all viewers
+share."""

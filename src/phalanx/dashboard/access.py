@@ -1,4 +1,4 @@
-"""Authentication and authorization of viewers by the API server, with cached answers."""
+"""Authentication and authorization of the page's viewers by the API server, with cached answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ViewerAccessError(Exception):
-    """Refusal of a viewer.
+    """Refused request of a viewer of the page.
 
     `status` is the HTTP status: 401 not authenticated, 403 forbidden, 503 review unavailable.
     """
@@ -39,7 +39,7 @@ class ViewerAccessError(Exception):
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """User of the page. A `trusted` viewer sees everything: the process runs with the credentials of this user."""
+    """User of the page. A `trusted` viewer sees all data: the process runs with the credentials of this user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Viewer(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> str:
-        """Return the namespace of a service account; "" for any other user."""
+        """Namespace of the viewer's service account; "" for any other user."""
         parts = self.name.split(":")
         return parts[2] if len(parts) == 4 and self.name.startswith("system:serviceaccount:") else ""
 
@@ -75,11 +75,11 @@ class Login(Protocol):
     name: str
 
     async def viewer(self, token: str) -> Viewer:
-        """Return the viewer that a bearer token authenticates. Raises ViewerAccessError."""
+        """Return the viewer whom a bearer token authenticates. Raises ViewerAccessError."""
         ...
 
     async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
-        """Return whether the viewer has a right.
+        """Return whether the viewer has a right in the cluster.
 
         With `again`, a cached refusal lives as long as a permission. Raises ViewerAccessError (503) if the review
         fails.
@@ -87,7 +87,7 @@ class Login(Protocol):
         ...
 
     def exchange(self, ticket: str) -> str:
-        """Return a bearer token for the ticket in the page's address. Raises ViewerAccessError."""
+        """Return a bearer token for the one-time ticket in the page's address. Raises ViewerAccessError."""
         ...
 
 
@@ -218,7 +218,7 @@ K = TypeVar("K")
 
 
 class _Kept(Generic[K, T]):
-    """Cache of answers that drops the oldest first. Concurrent requests of one key share one question."""
+    """Cache of review results that drops the oldest first. Concurrent lookups of one key share one review."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -226,14 +226,14 @@ class _Kept(Generic[K, T]):
         self._asked: dict[K, asyncio.Task[T]] = {}
 
     def get(self, key: K, holds_for: Callable[[T], float]) -> tuple[T] | None:
-        """Return the cached answer in a tuple; None if it is unknown or older than `holds_for` seconds."""
+        """Return the cached result in a tuple; None if it is unknown or older than `holds_for` seconds."""
         known = self._known.get(key)
         if known is None or self._clock() >= known[0] + holds_for(known[1]):
             return None
         return (known[1],)
 
     async def ask(self, key: K, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the answer of `question`, shared between all waiting callers. Raises the errors of the question.
+        """Return the result of the review `question`, shared between all waiting callers. Raises its errors.
 
         A cancelled caller does not cancel the question.
         """

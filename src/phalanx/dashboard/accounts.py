@@ -41,7 +41,8 @@ class Accounts:
         self._known: dict[int, tuple[float, AccountsAnswer]] = {}
 
     async def answer(self, days: int, queues: frozenset[str] | None) -> AccountsAnswer:
-        """Return the daily usage of the last `days` (one of WINDOWS), of `queues` or of all queues (None)."""
+        """Return the daily usage of queues in the last `days` (one of WINDOWS), of `queues` or of all queues
+        (None)."""
         if self._database is None:
             return AccountsAnswer(state="none", message=_NONE)
         async with self._turn:

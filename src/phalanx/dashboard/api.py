@@ -1,4 +1,4 @@
-"""Handlers of `/api/v1`. Each answer contains only the data that the viewer has the rights to see."""
+"""Handlers of `/api/v1`. Each response contains only the data that the viewer has the rights to see."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONGEST_TICKET = 256
 
 
 class Api:
-    """Handlers of all paths.
+    """HTTP handlers of all paths below `/api/v1`.
 
     A handler authenticates the viewer first and checks the rights before it reveals that an object exists.
     """
@@ -152,7 +152,7 @@ class Api:
             self._streams -= 1
 
     async def scope_again(self, request: web.Request) -> Scope:
-        """Return the current scope of a stream's viewer. Raises ViewerAccessError."""
+        """Return the data that the viewer of an open stream can see now. Raises ViewerAccessError."""
         return await self._scope(request, again=True)
 
     async def _gang(self, request: web.Request) -> web.Response:
@@ -239,7 +239,8 @@ class Api:
 
 @web.middleware
 async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every refusal as an ErrorAnswer. An internal error is logged and reported without details."""
+    """Turn every refusal of a handler into an ErrorAnswer. An internal error is logged and reported without
+    details."""
     try:
         return await handler(request)
     except ViewerAccessError as error:

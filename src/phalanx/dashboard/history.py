@@ -16,7 +16,7 @@ _NAN = math.nan
 
 
 class _Ring:
-    """Ring of points of one resolution. A queue that did not exist has NaN."""
+    """Points of time of one resolution, of which the oldest are overwritten. A queue that did not exist has NaN."""
 
     def __init__(self, seconds: int, points: int) -> None:
         self.seconds, self.points = seconds, points
@@ -48,18 +48,18 @@ class _Ring:
 
 
 class ShareHistory:
-    """Shares of queues in percent, at every resolution."""
+    """Shares of queues over time in percent, at every resolution."""
 
     def __init__(self) -> None:
         self._rings = [_Ring(seconds, points) for seconds, points in RESOLUTIONS]
 
     def add(self, now: float, shares: Mapping[str, tuple[float, float]]) -> None:
-        """Add a point. `shares` maps each queue to (used share, deserved share)."""
+        """Add a point of time. `shares` maps each queue to (used share, deserved share)."""
         for ring in self._rings:
             ring.add(int(now), shares)
 
     def series(self, queues: set[str] | None) -> list[Series]:
-        """Return the series of `queues`, or of all queues."""
+        """Return the shares over time of `queues`, or of all queues."""
         return [
             Series(
                 resolution=ring.seconds,

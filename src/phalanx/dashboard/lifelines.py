@@ -1,4 +1,5 @@
-"""Life of single pods, from the times in the API objects. Deleted pods are remembered for a while."""
+"""Times of creation, binding, start and end of single pods, from the API objects. Deleted pods are remembered for a
+while."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _MOST_OF_GANG = 256
 
 
 class Lifeline(msgspec.Struct, gc=False):
-    """Life of one pod. Times are as the API writes them, "" if the step did not happen yet."""
+    """Times in the life of one pod, as the API writes them, "" for a step that did not happen yet."""
 
     uid: str
     namespace: str
@@ -39,7 +40,7 @@ class Lifeline(msgspec.Struct, gc=False):
 
 
 class Lifelines:
-    """Lifelines by pod uid. The cluster state resolves the gang of a pod later (`assign`)."""
+    """Lifelines of pods by uid. The cluster state resolves the gang of a pod later (`assign`)."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Lifeline] = {}
@@ -93,7 +94,7 @@ class Lifelines:
             self._forget(next(iter(self._gone)))
 
     def of(self, key: GangKey) -> list[Lifeline]:
-        """Return the lifelines of a gang, or of a pod on its own (its name after `pod/`), oldest first."""
+        """Return the lifelines of a gang's pods, or of a single pod (its name after `pod/`), oldest first."""
         lines = (self._lines[uid] for uid in self._of_gang.get(key, ()) if uid in self._lines)
         return sorted(lines, key=lambda line: (line.created, line.name))
 
@@ -115,7 +116,8 @@ class Lifelines:
 
 
 def member_line(line: Lifeline, planned: int) -> MemberLine:
-    """Return the member line for the page. `planned` is the time of the pod's plan, 0 for none."""
+    """Return the lifeline of a pod in the page's form. `planned` is the time of the plan that places the pod, 0 for
+    none."""
     if line.gone:
         state = "Gone"
     elif line.told:

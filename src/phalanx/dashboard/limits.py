@@ -1,4 +1,4 @@
-"""Rate limits of requests, so that no client can cause unlimited requests to the API server."""
+"""Rate limits of HTTP requests, so that no client can cause unlimited requests to the API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_ADDRESSES = 10_000
 
 
 class RateLimits:
-    """Token buckets of requests.
+    """Token buckets that limit HTTP requests.
 
     `per_address` requests a second from one address, `in_all` from all; bursts of twice as many.
     """

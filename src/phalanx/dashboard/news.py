@@ -1,4 +1,5 @@
-"""Notification of streams about changes, at the same moments for all, so that streams share their deltas."""
+"""Notification of event streams about changed tables, at the same moments for all, so that streams share their
+deltas."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 
 
 class News:
-    """Notifier of changes. The first change after a quiet period is announced at once, later changes once in
+    """Notifier of changed tables. The first change after a quiet period is announced at once, later changes once in
     `pause` seconds.
 
     Streams that wake together have the same versions and receive the same delta. `number` counts the notifications.
@@ -20,7 +21,7 @@ class News:
         self.number = 0
 
     def subscribe(self) -> asyncio.Event:
-        """Return an event that is set after changes. The subscriber clears it."""
+        """Return an event that is set after table changes. The subscriber clears it."""
         event = asyncio.Event()
         self._waiters.add(event)
         return event
@@ -29,7 +30,7 @@ class News:
         self._waiters.discard(event)
 
     def tell(self) -> None:
-        """Announce a change to all subscribers."""
+        """Announce a table change to all subscribers."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.0, self._told + self._pause - loop.time()), self._set)

@@ -1,4 +1,4 @@
-"""Orders of viewers to a gang with the viewer's own rights: hold, release, cancel."""
+"""Commands of viewers to a gang, executed with the viewer's own rights: hold, release, cancel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _IN_ALL = 20.0
 
 
 class Orders:
-    """Executor of orders.
+    """Executor of viewers' commands to gangs. `enabled` is True if the operator permits writes; `per_viewer` is the
+    number of commands per second, with bursts of twice as many.
 
     `enabled` tells that the operator switched writes on; `per_viewer` is orders a second, with bursts of twice as
     many.
@@ -46,7 +47,8 @@ class Orders:
         self._under_way: set[asyncio.Task[OrderAnswer]] = set()
 
     async def give(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
-        """Execute an order if it is `confirmed`; else return its predicted effect. Raises ViewerAccessError."""
+        """Execute a viewer's command if it is `confirmed`; else return its predicted effect. Raises
+        ViewerAccessError."""
         if not self.enabled:
             raise ViewerAccessError(403, "this page is read-only: the operator can enable orders with --writes")
         if verb not in _ORDERS:
@@ -62,7 +64,7 @@ class Orders:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Wait for the orders in progress."""
+        """Wait for the commands in progress."""
         if self._under_way:
             await asyncio.wait(self._under_way)
 
@@ -73,7 +75,8 @@ class Orders:
             task.exception()
 
     async def _noted(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
-        """Execute an order and write one line into the audit log if the order would write."""
+        """Execute a viewer's command and write one line into the audit log if the command would write to the
+        API."""
         objects: list[Target] = []
         outcome = "unknown: the order did not complete"
         try:
@@ -127,7 +130,7 @@ class Orders:
 
     @contextlib.asynccontextmanager
     async def _acting_as(self, viewer: Viewer) -> AsyncIterator[KubeClient]:
-        """Yield a client that impersonates the viewer as authenticated by the API server.
+        """Yield an API client that impersonates the viewer as authenticated by the API server.
 
         Raises ViewerAccessError.
         """
@@ -140,7 +143,7 @@ class Orders:
 
 
 def foretold(verb: str, target: Target) -> str:
-    """Return the predicted effect of an order as a sentence."""
+    """Return the predicted effect of a command (hold, release, cancel) as a sentence."""
     if verb == "cancel":
         return f"Deletes {cancelling.described(target)}. This cannot be undone."
     where = f"{target.title} in namespace {target.namespace}"
@@ -150,8 +153,8 @@ def foretold(verb: str, target: Target) -> str:
 
 
 def impersonation(viewer: Viewer) -> tuple[tuple[str, str], ...]:
-    """Return the headers that impersonate the viewer. Raises ViewerAccessError if headers cannot carry the viewer's
-    name.
+    """Return the HTTP headers that impersonate the viewer. Raises ViewerAccessError if headers cannot contain the
+    viewer's name.
 
     Without a user name the request would run with the rights of this process.
     """

@@ -1,7 +1,7 @@
-"""Redaction of rows and answers for one viewer, by their fields.
+"""Redaction of table rows and answers for one viewer, by their fields.
 
-A text is shown only if its named objects are known and the viewer sees all of them. Otherwise a text without names,
-built from code and counts, replaces it. Texts are never parsed.
+A text is shown only if its named objects are known and the viewer can see all of them. Otherwise a text without
+names, built from code and counts, replaces it. Texts are never parsed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _PREVIEWS = {
 
 
 class Redaction:
-    """Redaction for one scope. `idle` is True for viewers who have all rights: their rows stay unchanged."""
+    """Redaction of rows for viewers of one scope. `idle` is True for viewers who have all rights: their rows stay
+    unchanged."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -55,7 +56,7 @@ class Redaction:
     # objects
 
     def sees(self, target: NamedObject, own_queue: str = "") -> bool:
-        """Return whether the viewer has the right to see the object.
+        """Return whether the viewer has the right to see an object that a text names.
 
         A viewer of a gang also sees the gang's queue.
         """
@@ -68,7 +69,7 @@ class Redaction:
         return self._in_sight(target.namespace)
 
     def shows(self, objects: Objects, own_queue: str = "") -> bool:
-        """Return whether a text that names `objects` can be shown."""
+        """Return whether a text that names `objects` can be shown to the viewer."""
         return self.idle or (objects is not None and all(self.sees(target, own_queue) for target in objects))
 
     def _in_sight(self, namespace: str) -> bool:
@@ -80,7 +81,7 @@ class Redaction:
     # rows
 
     def row(self, table: str, encoded: bytes) -> bytes:
-        """Return a table's row with the redacted texts."""
+        """Return a table's row with redacted texts."""
         if self.idle or table not in _OF_TABLES:
             return encoded
         content = msgspec.json.decode(encoded, type=ROWS[table])
@@ -120,9 +121,9 @@ class Redaction:
         )
 
     def _without_texts(self, entry: QueueEntry | QuotaEntry, *, seen: bool) -> dict[str, Any]:
-        """Return the redacted text fields of an account.
+        """Return the redacted text fields of a queue or quota.
 
-        `seen` tells whether the viewer sees all accounts of this kind.
+        `seen` is True if the viewer can see all queues (or quotas).
         """
         partners = entry.partners if seen else []
         return {
@@ -152,7 +153,7 @@ class Redaction:
         return replace(row, message=f"{eviction_text(row.reason)}{whose}", preemptor=preemptor)
 
     def _reservation(self, row: ReservationRow) -> ReservationRow:
-        """Return a redacted reservation.
+        """Return a redacted row of the time axis (reservation, maintenance, start).
 
         Rows other than starts reach only viewers of all namespaces, who can list the titles.
         """
@@ -198,7 +199,8 @@ class Redaction:
         return replace(mark, message=mark.message if self.shows(mark.objects, queue) else "", objects=None)
 
     def _why(self, why: WhyAnswer, row: GangRow | None) -> WhyAnswer:
-        """Rebuild an answer from its fields without texts. A field that is missing here is removed."""
+        """Rebuild an answer of `phalanx why` from its fields without texts. A field that is missing here is
+        removed."""
         same = row is not None and row.reason == why.reason and row.message
         return WhyAnswer(
             kind=why.kind,
@@ -247,11 +249,11 @@ class Redaction:
         )
 
     def _pod_key(self, key: str) -> str:
-        """Return `key` (namespace/name) if the viewer sees the pod, else ANOTHER_POD."""
+        """Return the pod's `key` (namespace/name) if the viewer can see the pod, else ANOTHER_POD."""
         return key if self._in_sight(key.partition("/")[0]) else ANOTHER_POD
 
     def what_if(self, reply: WhatIfReply) -> WhatIfReply:
-        """Redact a what-if answer. Only viewers of all namespaces can ask what-if questions."""
+        """Redact the answer to a what-if question. Only viewers of all namespaces can ask what-if questions."""
         if self.idle:
             return reply
         asked = [self._asked(start) for start in reply.answer.asked]
@@ -285,7 +287,7 @@ def _member(line: MemberLine) -> MemberLine:
 
 
 def _start(start: PromisedStart | None) -> PromisedStart | None:
-    """Return the times of a start without its causes: causes name other objects."""
+    """Return the times of a promised start without its causes, because causes name other objects."""
     if start is None:
         return None
     return PromisedStart(
@@ -304,7 +306,8 @@ def _start(start: PromisedStart | None) -> PromisedStart | None:
 
 
 def _lacking(nodes: Iterable[NodeCount]) -> list[NodeCount]:
-    """Return the reasons that are a resource. Other reasons cite labels, taints or texts of plugins."""
+    """Return the node counts whose reason is a missing resource. Other reasons cite labels, taints or texts of
+    plugins."""
     return [node_count for node_count in nodes if node_count.resource]
 
 

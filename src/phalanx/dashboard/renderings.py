@@ -26,7 +26,7 @@ _LEVEL = 4
 
 
 class ListBody(NamedTuple):
-    """Encoded list. `packed` is the gzip form, empty if compression does not pay."""
+    """Encoded table for one response. `packed` is the gzip form, empty if compression does not pay."""
 
     plain: bytes
     packed: bytes
@@ -53,7 +53,7 @@ class Renderings:
         self.deltas = self.shared = 0
 
     async def table(self, scope: Scope, name: str) -> ListBody:
-        """Return the answer with all rows that the scope sees."""
+        """Return the encoded table with all rows that viewers of the scope can see."""
         key = (scope.audience, name)
         if (known := self._current(key)) is not None:
             return known
@@ -66,7 +66,8 @@ class Renderings:
                 self._turns.pop(key, None)
 
     def delta(self, scope: Scope, name: str, since: int) -> tuple[int, bytes]:
-        """Return (new version, event from `since` to it); the event is b"" without changes."""
+        """Return (new version, server-sent event with the changes from `since` to it); the event is b"" without
+        changes."""
         if self._telling != self._news.number or len(self._deltas) > _MOST_DELTAS:
             self._deltas.clear()
             self._telling = self._news.number
@@ -119,7 +120,7 @@ class Renderings:
 
 
 def _encoded(scope: Scope, table: str, rows: list[bytes]) -> list[bytes]:
-    """Return the encoded rows, redacted for this viewer."""
+    """Return the encoded rows of a table, redacted for viewers of the scope."""
     redaction = Redaction(scope)
     return [redaction.row(table, row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""JSON schema of all answers of `/api/v1`, generated from their types."""
+"""JSON schema of all responses of `/api/v1`, generated from their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scope of one viewer: visible namespaces, nodes, queues, events and clusters."""
+"""Scope of one viewer: the namespaces, nodes, queues, events and clusters that the viewer can see."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_QUEUES = 100
 
 
 class Audience(NamedTuple):
-    """Rights of a scope without the viewer; equal audiences receive equal data."""
+    """Rights of a scope without the viewer's name; equal audiences receive equal data."""
 
     namespace: str
     everything: bool
@@ -36,7 +36,7 @@ class Audience(NamedTuple):
 
 
 class Scope(msgspec.Struct):
-    """Visible part of the cluster.
+    """Part of the cluster that a viewer can see.
 
     `namespace` is the only visible namespace, "" for all. `queues` are the visible queues, None for all. `clusters`
     and `dispatches` tell whether a hub's member clusters and dispatches are visible.
@@ -64,7 +64,7 @@ class Scope(msgspec.Struct):
         )
 
     def sees(self, table: str) -> Any:
-        """Return a predicate of the scopes of a table's visible rows."""
+        """Return a predicate of row scopes: whether the viewer can see a table's rows with this scope."""
         if table == "summary":
             return lambda scope: True
         if table == "queues":
@@ -80,7 +80,7 @@ class Scope(msgspec.Struct):
         return lambda scope: self.everything
 
     def omitted(self, table: str) -> list[str]:
-        """Return the omitted parts of a table as texts."""
+        """Return messages about the parts of a table that the viewer cannot see."""
         if table == "nodes" and not self.nodes:
             return ["nodes: you lack the right to list nodes"]
         if table == "queues" and self.queues is not None:

@@ -54,15 +54,16 @@ _SHUTDOWN_SECONDS = 2.0
 
 
 class ServeError(Exception):
-    """Failure to listen on the configured address."""
+    """Error for a configured address on which the dashboard cannot listen."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """Options of the server.
+    """Options of the dashboard's web server.
 
     `hosts` are the accepted host names (without ports) beside localhost and the address itself; "*" for any. A
-    `certificate` and `key` enable HTTPS. `per_address` and `in_all` are requests a second. `writes` enables orders
-    to gangs with the viewer's own rights, at most `orders_per_viewer` a second.
+    `certificate` and `key` enable HTTPS. `per_address` and `in_all` limit the requests per second from one address
+    and from all addresses. `writes` enables commands to gangs (hold, release, cancel) with the viewer's own rights,
+    at most `orders_per_viewer` per second.
     """
 
     host: str = "127.0.0.1"
@@ -79,7 +80,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
 class Dashboard:
     """Running dashboard at `url`.
 
-    `outdated` returns when the scheduler changes its policy; the dashboard must then be restarted.
+    `outdated` returns when the scheduler's policy has changed; the dashboard must then be restarted.
     """
 
     def __init__(self, watch: ClusterWatch, url: str, outdated: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,4 +1,4 @@
-"""Server-sent events for one tab: changes of the tables that it shows.
+"""Server-sent events for one browser tab: changes of the tables that the tab shows.
 
 A tab sends the version of each table that it has (`?tables=gangs:17,summary:3&epoch=…`), from its list or its last
 event. The server queues nothing: a slow client receives fewer and larger deltas, computed when the connection is
@@ -80,7 +80,7 @@ class Stream:
             return None
 
     def _news(self, scope: Scope) -> bytes:
-        """Return all new events of the tab's tables."""
+        """Return all new events of the tables that the tab shows."""
         events = []
         for name, since in self._versions.items():
             self._versions[name], event = self._api.renderings.delta(scope, name, since)
@@ -89,7 +89,7 @@ class Stream:
 
 
 def _read_versions(text: str, watch: ClusterWatch) -> dict[str, int]:
-    """Return the version of each table in the query. Raises ViewerAccessError."""
+    """Return the version of each table that the tab has, from the request's query. Raises ViewerAccessError."""
     versions: dict[str, int] = {}
     for part in text.split(",")[:20]:
         name, _, version = part.partition(":")

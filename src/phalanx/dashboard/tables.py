@@ -20,7 +20,7 @@ class _Row(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct):
-    """Changes since a version: `put` holds rows as JSON, `gone` ids of removed rows."""
+    """Changes of a table since a version: `put` contains rows as JSON, `gone` ids of removed rows."""
 
     version: int
     put: list[bytes]
@@ -31,7 +31,7 @@ class Delta(msgspec.Struct):
 
 
 class RowTable:
-    """Rows by id. The `scope` of a row decides its visibility: a namespace, a queue, or "" for none.
+    """Rows of one table by id. The `scope` of a row decides who can see it: a namespace, a queue, or "" for none.
 
     Rows are encoded once for all viewers. They are ordered by their last change, so a delta needs no scan of
     unchanged rows.
@@ -71,7 +71,7 @@ class RowTable:
             self._forgotten = self._gone.pop(oldest)[0]
 
     def replace(self, rows: Iterable[tuple[str, msgspec.Struct, str]]) -> None:
-        """Put all `rows` and drop all other rows."""
+        """Put all `rows` into the table and drop all other rows."""
         ids = set()
         for row, content, scope in rows:
             self.put(row, content, scope)
@@ -90,11 +90,11 @@ class RowTable:
         return known.encoded if known is not None else None
 
     def all(self, sees: Callable[[str], bool]) -> list[bytes]:
-        """Return the JSON of the rows with visible scopes."""
+        """Return the JSON of the table's rows whose scope `sees` accepts."""
         return [row.encoded for row in self._rows.values() if sees(row.scope)]
 
     def since(self, version: int, sees: Callable[[str], bool]) -> Delta | None:
-        """Return the changes since `version`; None if older removals are forgotten."""
+        """Return the table's changes since `version`; None if older removals are forgotten."""
         if version < self._forgotten or version > self.version:
             return None
         delta = Delta(self.version, [], [])

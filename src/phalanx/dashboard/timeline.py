@@ -1,4 +1,4 @@
-"""Details of one gang or pod on its own: why it waits, and the history of its members."""
+"""Details of one gang or single pod: why it waits, and the history of its members."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ _EVENTS_FOR = 5.0
 
 
 class GangHistory:
-    """Details of gangs, cached until the next rehearsal or change, so that many viewers of a gang cost one
-    question.
-    """
+    """Details of gangs, cached until the next dry run or change, so that many viewers of a gang cause one
+    question."""
 
     def __init__(self, client: KubeClient, watch: ClusterWatch) -> None:
         self._client = client
@@ -81,7 +80,7 @@ class GangHistory:
         )
 
     async def _ask(self, question: AskWhy, with_events: bool) -> tuple[WhyAnswer | None, str]:
-        """Return (answer, reason for a missing answer)."""
+        """Return (answer why the gang waits, reason for a missing answer)."""
         key = (question, with_events)
         watch, known = self._watch, self._why.get(key)
         if known is not None and known[0] == watch.generation:
@@ -113,7 +112,7 @@ class GangHistory:
         return answer, ""
 
     async def _events_of(self, namespace: str, name: str) -> list[Mark]:
-        """Return the marks from events about the object, newest last."""
+        """Return the timeline entries for the Events about a gang or pod, newest last."""
         now = time.monotonic()
         when, marks = self._events.get((namespace, name), (0.0, []))
         if when and now - when < _EVENTS_FOR:

@@ -1,4 +1,4 @@
-"""Watch of the cluster for the page: feeds the tables and the rehearsal."""
+"""Watch of the cluster for the page: updates the tables and the dry-run process."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.failures import Failures
 from phalanx.kube.reflector import ReflectorState
-from phalanx.model.events import ClusterEvent
+from phalanx.model.events import ClusterEvent, NodeBackoffsRestored
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot, disruption_target_of
+from phalanx.reports.stored_history import read_backoffs
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import GangState
@@ -64,7 +65,7 @@ _MOST_CHANGED_ROWS = 1 << 15
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """Options of the watch.
+    """Options of the page's cluster watch.
 
     `schedulers` are the scheduler names whose pods are shown (none: all names that the scheduler publishes).
     `config` is the policy file ("" for the policy that the scheduler publishes). `lease_namespace` is the namespace
@@ -87,9 +88,9 @@ class WatchedState(ClusterState):
 
 
 class ClusterWatch:
-    """Watch and rehearsals of one cluster.
+    """Watch of one cluster and its dry runs, for the page.
 
-    `tables` hold the rows of the page, `news` announces their changes. `last` is the last rehearsal, `problem` the
+    `tables` contain the rows of the page, `news` announces their changes. `last` is the last dry run, `problem` the
     reason why it is missing or old.
     """
 
@@ -136,7 +137,7 @@ class ClusterWatch:
         self._observer: Observer | None = None
 
     async def run(self) -> None:
-        """Run until cancelled. Raises RehearsalEnded, ApiError."""
+        """Watch the cluster and execute dry runs until cancelled. Raises RehearsalEnded, ApiError."""
         signer, self._unverified = await reading_signer(self._client, self.options.lease_namespace)
         dialects = dialect_options(self.policy)
         intake = Intake(self.options.schedulers, dialects, signer, dialects=installed_dialects())
@@ -180,7 +181,7 @@ class ClusterWatch:
 
     @property
     def forbidden(self) -> str:
-        """Return the required resources that the process lacks the right to list; "" for none."""
+        """Required resources that the process lacks the right to list; "" for none."""
         observer = self._observer
         needed = (observer.pods, observer.nodes) if observer is not None else ()
         return " and ".join(
@@ -223,7 +224,7 @@ class ClusterWatch:
         return record.gang.key.path if record is not None and record.gang is not None else ""
 
     async def _drain(self, intake: Intake) -> None:
-        """Drop the warnings of the intake: the scheduler reports them, and here they would accumulate."""
+        """Drop the warnings about declarations: the scheduler reports them, and here they would accumulate."""
         while True:
             await asyncio.sleep(10)
             intake.drain_warnings()
@@ -283,7 +284,7 @@ class ClusterWatch:
         self._mark(_pod_key(row.id), row)
 
     def _mark(self, key: GangKey, row: GangRow) -> None:
-        """Record a mark if the state or reason of a gang changed."""
+        """Add an entry to a gang's timeline if its state or reason has changed."""
         status = (row.state, row.reason)
         if self._reasons.get(key) == status:
             return
@@ -347,7 +348,8 @@ class ClusterWatch:
         self.tables["summary"].put("cluster", SummaryRow(id="cluster", summary=summary))
 
     async def _tell_of_outages(self, observer: Observer) -> None:
-        """Publish the summary when the API server becomes unreachable or reachable: no other event reports it."""
+        """Publish the cluster summary when the API server becomes unreachable or reachable: no other event reports
+        it."""
         published = observer.fresh
         while True:
             await asyncio.sleep(_REACHABLE_PERIOD)
@@ -359,7 +361,7 @@ class ClusterWatch:
     # rehearsals
 
     async def _guard_rehearsal(self) -> None:
-        """Raise RehearsalEnded when the rehearsing process ends: its copy of the cluster state is lost."""
+        """Raise RehearsalEnded when the dry-run process ends, because its copy of the cluster state is lost."""
         code = await self.rehearsal.ended()
         raise RehearsalEnded(f"the rehearsing process ended with code {code}")
 
@@ -431,7 +433,7 @@ class ClusterWatch:
         await self._flush()
 
     async def _read_records(self) -> None:
-        """Read the scheduler's records: promises and the usage of accounts."""
+        """Read the scheduler's records: promised starts and the usage of queues and quotas."""
         if time.monotonic() - self._records_read < _RECORD_PERIOD:
             return
         self._records_read = time.monotonic()
@@ -443,11 +445,14 @@ class ClusterWatch:
             self._promises = await read_promises(
                 self._client, self.options.lease_namespace, self.options.schedulers
             )
+            backoffs = await read_backoffs(self._client, self.options.lease_namespace, self.options.schedulers)
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
             log.warning("cannot read the scheduler's records: %s", error)
             return
-        self._usage.missing += self._promises.warnings(time.time())
+        self._usage.missing += [*self._promises.warnings(time.time()), *backoffs.faults]
+        if self._observer is not None:
+            self._observer.apply_event(NodeBackoffsRestored(backoffs.entries))
         if loads is not None and self._observer is not None:
             self._observer.apply_event(loads)
 
@@ -456,6 +461,6 @@ class ClusterWatch:
 
 
 def _pod_key(row: str) -> GangKey:
-    """Return the key of a pod on its own among gang keys. No gang name has its form."""
+    """Return a key for a single pod among gang keys. No gang name has the form of this key."""
     namespace, _, row_name = row.partition("/")
     return GangKey(namespace, row_name)

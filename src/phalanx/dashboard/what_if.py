@@ -28,7 +28,7 @@ _LONGEST_ERROR = 2000
 
 
 class WhatIfError(Exception):
-    """Failure of a what-if question.
+    """Error of a what-if question.
 
     `status` is 400 for an invalid question, 503 for one that cannot be answered now.
     """
@@ -39,7 +39,8 @@ class WhatIfError(Exception):
 
 
 class WhatIfQuestions:
-    """Runner of what-if questions. A capture serves all questions for some seconds; a few questions run at once."""
+    """Runner of what-if questions. One capture of the cluster serves all questions for some seconds; a few
+    questions run at once."""
 
     def __init__(self, client: KubeClient, options: WatchOptions, policy: Policy) -> None:
         self._client, self._options, self._policy = client, options, policy
@@ -49,7 +50,7 @@ class WhatIfQuestions:
         self._captured: tuple[float, bytes] | None = None
 
     async def answer(self, question: WhatIfRequest) -> WhatIfReply:
-        """Return the answer to a question. Raises WhatIfError, ApiError, ConnectionLost."""
+        """Return the answer to a what-if question. Raises WhatIfError, ApiError, ConnectionLost."""
         options = question_options(question)
         if self._waiting >= _MOST_WAITING:
             raise WhatIfError(503, "too many questions are queued: try again later")
@@ -107,7 +108,7 @@ class WhatIfQuestions:
 
 
 def question_options(question: WhatIfRequest) -> list[str]:
-    """Return the options of `phalanx what-if`.
+    """Return the command-line options of `phalanx what-if` for a question.
 
     Each `--name=value` is one word, so no value is parsed as an option.
     """

@@ -66,7 +66,7 @@ class TopologyDemo(Scenario):
         await stage.create_pods([_member("guest", "", node=lost.node), _member("tight-9", "tight")])
         await stage.until_explained(1, "tight-9")
         answer = await stage.show_why("tight")
-        if f"fit in {rack} (tier 1), where other members are" not in answer.message:
+        if f"in {rack} (tier 1 of the placed pods)" not in answer.message:
             raise ScenarioError("expected the verdict that only its own rack is allowed")
         await stage.delete_pods("guest")
         stage.say("pod guest is deleted")

@@ -17,16 +17,16 @@ from phalanx.model.text.decoding import decode_loosely, decoded
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """Base of all wire structs: camelCase field names, unknown fields are ignored."""
+    """Base of the structs of API objects: camelCase field names; unknown fields are ignored."""
 
 
 class Closed(Wire, forbid_unknown_fields=True):
-    """Struct that restricts where a pod can run. An unknown field could restrict it further, so the pod is not
-    placed: the field is listed in `faults`."""
+    """API struct that restricts on which nodes a pod can run. An unknown field could restrict it further, so the
+    pod is not placed: the field is listed in `faults`."""
 
 
 def clamp_priority(value: int) -> int:
-    """Limit a priority to the 32 bits that the API allows."""
+    """Limit a pod's priority to the 32 bits that the API allows."""
     return max(-(2**31), min(2**31 - 1, value))
 
 
@@ -172,7 +172,7 @@ class ImageVolume(Wire):
 
 
 class Unread(Wire):
-    """Content that the scheduler ignores: only its presence counts."""
+    """API content that the scheduler ignores: only its presence counts."""
 
 
 class VolumeObject(Closed):
@@ -421,7 +421,7 @@ def decode_node(raw: bytes) -> NodeObject:
 
 
 def decode_priority_class(raw: bytes) -> PriorityClassObject:
-    """Decode a PriorityClass; an unreadable value counts as 0, like an absent one."""
+    """Decode a PriorityClass; an unreadable `value` counts as 0, like an absent one."""
     return _decode(_PRIORITY_CLASS, PriorityClassObject, raw)[0]
 
 

@@ -1,4 +1,4 @@
-"""Dialect: one family of APIs that declare gangs, queues and quotas, as one object."""
+"""`Dialect`: one family of APIs that declare gangs, queues and quotas, as one object."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ = ("get", "list", "watch")
 
 
 class AccessRule(msgspec.Struct, frozen=True):
-    """Permissions that the scheduler's ClusterRole needs."""
+    """Permissions on a dialect's API resources that the scheduler's ClusterRole needs."""
 
     group: str
     resources: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Labels of gang copies that a hub dispatched to this cluster, and the lease that shows the hub's liveness."""
+"""Labels of PodGroups that a hub dispatched to this cluster, and the lease that shows whether the hub is alive."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class PodEnricher:
         return self.kinds
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        """Process an added or changed pod. The pod's own uid is only needed in the result if it has to be enriched
-        again although `spec` is unchanged."""
+        """Process an added or changed pod. The result names the pod's own uid only if it has to be enriched again
+        although `spec` is unchanged."""
         return no_changes()
 
     def pod_gone(self, spec: Pod) -> Changes:
@@ -54,11 +54,13 @@ class PodEnricher:
 
     @property
     def idle(self) -> bool:
-        """Whether `enriched` returns every pod unchanged; evaluated again after each change of any kind."""
+        """Whether `enriched` returns every pod unchanged, so that the intake can skip this enricher; evaluated
+        again after each change of any kind."""
         return False
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        """Return the pod as the scheduler sees it; `gang` is the gang of the pod."""
+        """Return the pod as the scheduler sees it, completed with the properties from other objects; `gang` is the
+        gang of the pod."""
         return spec
 
     def node(self, node: NodeObject) -> Changes:
@@ -76,23 +78,24 @@ class PodEnricher:
         return set()
 
     def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
-        """Process an added or changed object of one of `kinds`, as its API serves it."""
+        """Process an added or changed object of one of this enricher's `kinds`, as the API serves it."""
         return no_changes()
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> ObjectChanges:
-        """Process an object that cannot be decoded."""
+        """Process an object of one of this enricher's `kinds` that cannot be decoded."""
         return self.removed(kind, namespace, name)
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
         return no_changes()
 
     def unserved(self, kind: ServedKind) -> ObjectChanges:
-        """Process a kind that the API no longer serves, or that we cannot read: all its objects are gone."""
+        """Process a kind that the API no longer serves, or that the scheduler cannot read: all its objects are
+        gone."""
         return no_changes()
 
 
 class PodEnrichers:
-    """All enrichers as one. A method that an enricher does not override is not called."""
+    """All pod enrichers as one. A method that an enricher does not override is not called."""
 
     def __init__(self, enrichers: Iterable[PodEnricher]) -> None:
         all_enrichers = tuple(enrichers)
@@ -122,13 +125,14 @@ class PodEnrichers:
         self._refresh_active(None)
 
     def _refresh_active(self, result: T) -> T:
-        """Refresh the active enrichers: most clusters have few of their objects, and every pod passes them."""
+        """Determine again which enrichers are active, and return `result`: most clusters have objects for few of
+        them, and every pod passes the active ones."""
         self._active = [enricher.enriched for enricher in self._enriching if not enricher.idle]
         return result
 
     @property
     def kinds(self) -> tuple[WantedKind, ...]:
-        """Kinds of objects to watch."""
+        """Kinds of objects that the enrichers need watched."""
         return tuple(kind for enricher in self._every for kind in enricher.wanted)
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:

@@ -12,6 +12,6 @@ from phalanx.dialects.storage.volumes import Volumes
 
 
 def core_enrichers(options: DialectOptions, pods: KnownPods) -> tuple[PodEnricher, ...]:
-    """Create the core enrichers without any objects yet. The intake updates `pods`."""
+    """Create the enrichers of core/v1 and related APIs, without any objects yet. The intake updates `pods`."""
     enrichers = (Volumes(), ClaimEnricher(), NamespaceLabels())
     return (*enrichers, DefaultConstraints(pods)) if options.default_spread else enrichers

@@ -1,4 +1,4 @@
-"""Field ownership: the other writers of a field, read from metadata.managedFields."""
+"""Field ownership: the other writers of an object's field, read from metadata.managedFields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _BY_HAND = "kubectl"
 
 
 class FieldOwner(NamedTuple):
-    """One entry of managedFields: the last writer of `fields`, and its operation ("Apply" or "Update")."""
+    """One entry of an object's managedFields: the last writer of `fields`, and its operation ("Apply" or
+    "Update")."""
 
     manager: str
     operation: str

@@ -34,9 +34,8 @@ from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.dialects.gangs.job_owner import job_of_pod
-from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
+from phalanx.dialects.gangs.naming import Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
-from phalanx.dialects.gangs.stated_values import is_legal_minimum
 from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.maintenance import MaintenanceWindows
@@ -62,6 +61,8 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, 
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
 from phalanx.dialects.workloads.options import workload_rules
 from phalanx.dialects.workloads.owners import WorkloadOwners
+from phalanx.dialects.workloads.pod_declarations import PodDeclarations
+from phalanx.dialects.workloads.replicas import REPLICA_RULES
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GangOwner
@@ -101,7 +102,10 @@ class Intake:
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
-        self.owners = WorkloadOwners(self._gangs, rules, self.warn, self._publish_members)
+        self._declarations = PodDeclarations(
+            self.dialects.declarations, self.workloads, self._options, self._scheduler_names
+        )
+        self.owners = WorkloadOwners(self._gangs, (*rules, *REPLICA_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)
@@ -122,11 +126,12 @@ class Intake:
         self.enrichers = PodEnrichers((*core_enrichers(self._options, self._pods), *brought, *own))
 
     def drain_warnings(self) -> list[ObjectWarning]:
-        """Return the warnings for users since the last call: each once per change, and only if still true."""
+        """Return the warnings for users since the last call: each once per change of an object, and only if still
+        true."""
         return self._object_warnings.drain()
 
     def warn(self, about: ObjectRef, reason: str, message: str) -> None:
-        """Add a warning about an object for which no component checks whether it is still true."""
+        """Add a warning about an object. No component checks later whether it is still true."""
         self._object_warnings.add(ObjectWarning(about, "Warning", reason, message), lambda: True)
 
     # Pods
@@ -135,7 +140,7 @@ class Intake:
         metadata = pod.metadata
         uid, annotations = metadata.uid, metadata.annotations
         events = self._forget_namesake(metadata.namespace, metadata.name, uid)
-        declaration = self._declaration(pod)
+        declaration = self._declarations.declare(pod)
         template = self._decoder.template(pod)
         queue, follows = self._queue_of(metadata, declaration)
         labels = self._decoder.shared(metadata.labels)
@@ -202,7 +207,7 @@ class Intake:
         return events + self._publish_members()
 
     def _note_forgery(self, metadata: Metadata) -> None:
-        """Report, once per pod, a plan mark that is not ours or was signed for another pod, gang or plan."""
+        """Report, once per pod, a plan mark without a valid signature for this pod, gang and plan."""
         record = self._pods.get(metadata.uid)
         if record is None or record.pod.mark is not None:
             self._distrust(PLAN_ANNOTATION, metadata.namespace, metadata.name)
@@ -217,18 +222,18 @@ class Intake:
             self._distrust(HELD_ROOM, spec.namespace, spec.name)
 
     def _note_member(self, pod: Pod) -> None:
-        """Mark the gang of a changed member for an update of its expected members."""
+        """Mark the gang of a changed pod for an update of its placeholders."""
         if self._gangs.expecting and (key := GangKey(pod.namespace, pod.gang)) in self._gangs.expecting:
             self._gangs.expecting_changed[key] = None
 
     def _note_devices(self, metadata: Metadata) -> None:
-        """Report an invalid device plan, when a pod is first seen or first has a node."""
+        """Report an invalid signature of a pod's device plan, when the pod is first seen or first has a node."""
         record = self._pods.get(metadata.uid)
         if record is None or not record.pod.node:
             self._distrust(DEVICE_PLAN, metadata.namespace, metadata.name)
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
-        """Remove a known pod of the same name with another uid, even if its deletion was never seen."""
+        """Remove a known pod of the same name with another uid, even if its deletion was never reported."""
         last = self._pods.uid(namespace, name)
         return self.pod_removed(namespace, name, last) if last and last != uid else []
 
@@ -267,7 +272,8 @@ class Intake:
         return events
 
     def _shown(self, record: KnownPod) -> list[ClusterEvent]:
-        """Return an update of the pod in its enriched form, if it differs from the last published one."""
+        """Return an update of the pod with the properties from other objects, if it differs from the last published
+        one."""
         gang = self._gang_of(record.pod)
         own = self._lent.made_revocable(record.pod) if follows(record.pod, gang) else record.pod
         spec = self.enrichers.enriched(own, gang)
@@ -277,7 +283,8 @@ class Intake:
         return [PodUpdated(spec)]
 
     def apply(self, changes: ObjectChanges) -> list[ClusterEvent]:
-        """Return an enricher's events, followed by updates of the pods that it enriches differently now."""
+        """Return an enricher's events, followed by updates of the pods that the enricher completes differently
+        now."""
         facts, touched = changes
         if callable(touched):
             touched = {uid for uid, record in self._pods.items() if touched(record.pod)}
@@ -289,7 +296,7 @@ class Intake:
         return self.group_objects.catch_up() + self._publish_members()
 
     def _publish_members(self) -> list[ClusterEvent]:
-        """Publish members that a change of their gang affects, and changed expected members."""
+        """Publish members that a change of their gang affects, and changed placeholders of expected members."""
         affected = self._gangs.drain_affected_members()
         events = self.apply(([], set(affected))) if affected else []
         if self._gangs.expecting_changed:
@@ -305,29 +312,6 @@ class Intake:
         if pod.status.phase in ("Succeeded", "Failed"):
             return ()
         return self._disruption.counting(pod.metadata.namespace, labels)
-
-    def _declaration(self, pod: PodObject) -> Declaration | None:
-        declaration = self.dialects.declarations.declare(pod)
-        if declaration is None:
-            declaration = self.workloads.declare(pod)
-        else:
-            declaration = self.workloads.with_part(pod, declaration)
-        if (
-            declaration is not None
-            and self._options.legacy_invalid_min == "regular"
-            and declaration.naming.invalid_minimum is InvalidMinimum.POLICY
-            and declaration.minimum is not None
-            and not is_legal_minimum(declaration.minimum.value)
-        ):
-            return None
-        if (
-            declaration is not None
-            and declaration.queue is not None
-            and pod.spec.scheduler_name not in self._scheduler_names
-        ):
-            # The creator's access to the queue was never verified: the pod belongs to another scheduler.
-            return msgspec.structs.replace(declaration, queue=None)
-        return declaration
 
     def _queue_of(self, metadata: Metadata, declaration: Declaration | None) -> tuple[str, bool]:
         """Return the queue of a pod without a gang, and whether its namespace decides it."""
@@ -351,7 +335,7 @@ class Intake:
         return [NodeUpdated(spec), *self._share_nodes(last, spec), *facts]
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
-        """Update the quotas that a profile derives from its nodes, after a relevant node change."""
+        """Update the quotas that an ElasticQuotaProfile derives from its nodes, after a relevant node change."""
         events: list[ClusterEvent] = []
         for address, spec in self._profiles.node_changed(last, now):
             events += self._accounts.replace(address, spec, {})
@@ -370,24 +354,24 @@ class Intake:
     # Group objects
 
     def group(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
-        """Process a PodGroup or Workload as its API serves it."""
+        """Process an added or changed PodGroup or Workload."""
         return self.group_objects.updated(resource, document) + self._publish_members()
 
     def malformed_group(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
-        """Process a group object with undecodable JSON: its gang is held."""
+        """Process a PodGroup or Workload with undecodable JSON: its gang is held."""
         return self.group_objects.malformed(resource, namespace, name, uid, error) + self._publish_members()
 
     def group_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
         return self.group_objects.removed(resource, namespace, name) + self._publish_members()
 
     def group_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
-        """Remove all objects of a kind that the API no longer serves."""
+        """Remove all PodGroups or Workloads of a kind that the API no longer serves."""
         return self.group_objects.unserved(resource) + self._publish_members()
 
     def group_record(self, key: GangKey) -> GroupRecord | None:
-        """Return the data for the status of the gang's own object; None if the gang has no object."""
+        """Return the input for the status of a gang's PodGroup; None if the gang has none."""
         gang = self._gangs.gang(key)
         if gang is None or gang.source is None:
             return None
@@ -424,7 +408,7 @@ class Intake:
     # Objects that declare accounts: queues and quotas
 
     def account(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
-        """Process a Queue, an ElasticQuota, an ElasticQuotaTree or an ElasticQuotaProfile as its API serves it."""
+        """Process an added or changed Queue, ElasticQuota, ElasticQuotaTree or ElasticQuotaProfile."""
         metadata, status = document["metadata"], document.get("status")
         address = (resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
         if resource.plural == PROFILES:
@@ -438,11 +422,11 @@ class Intake:
         return self._account_changes(self._accounts.replace(address, spec, status, controller))
 
     def _account_changes(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
-        """Return the account events and the updates of pods in queues with changed rules."""
+        """Return the events of changed queues and quotas, and the updates of pods in queues with changed rules."""
         return self.apply((events, self._in_queues(self.enrichers.accounts_changed(events))))
 
     def enforce_run_times(self, enforced: bool) -> list[ClusterEvent]:
-        """Set whether run-time limits apply that only the scheduler enforces."""
+        """Set whether the scheduler enforces the run-time limits that no other component enforces."""
         return self.apply(([], self._in_queues(self.run_times.enforce(enforced))))
 
     def _in_queues(self, queues: set[str]) -> set[str]:
@@ -454,7 +438,7 @@ class Intake:
     def malformed_account(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
-        """Process an account object with undecodable JSON: its accounts admit no further pods."""
+        """Process a queue or quota object with undecodable JSON: its queues and quotas admit no further pods."""
         address = (resource, namespace, name)
         last = self._accounts.last(address)
         self._profiles.forget(address)
@@ -466,30 +450,31 @@ class Intake:
         return self._account_changes(self._accounts.replace((resource, namespace, name), None, {}))
 
     def account_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
-        """Remove all objects of a kind that the API no longer serves."""
+        """Remove all queue or quota objects of a kind that the API no longer serves."""
         addresses = self._accounts.addresses(resource)
         return list(chain.from_iterable(self.account_removed(*address) for address in addresses))
 
     def account_keys(self) -> KeysView[AccountKey]:
-        """Return the keys of accounts that have an object."""
+        """Return the keys of queues and quotas that have an object."""
         return self._accounts.keys()
 
     def account_object(self, key: AccountKey) -> AccountObject | None:
-        """Return the data for the status of the account's own object; None if the account has no object."""
+        """Return the input for the status of a queue's or quota's object; None if it has none."""
         return self._accounts.object(key)
 
     def disruption_budget(self, document: Document) -> list[ClusterEvent]:
-        """Process a budget; its own events precede the updates of pods that enter or leave it."""
+        """Process an added or changed PodDisruptionBudget; its own events precede the updates of pods that it
+        covers now or no longer."""
         events, counted = self._disruption.replace(document)
         return events + self._publish_counted(counted)
 
     def malformed_disruption_budget(self, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
-        """Process a budget with undecodable JSON: no pod that it covered can be evicted."""
+        """Process a PodDisruptionBudget with undecodable JSON: no pod that it covered can be evicted."""
         events, counted = self._disruption.malformed(namespace, name, uid, error)
         return events + self._publish_counted(counted)
 
     def disruption_budget_removed(self, namespace: str, name: str) -> list[ClusterEvent]:
-        """Remove a budget, after its name is removed from all pods."""
+        """Remove a PodDisruptionBudget, after its name is removed from all pods."""
         events, counted = self._disruption.remove(namespace, name)
         return self._publish_counted(counted) + events
 
@@ -509,7 +494,8 @@ class Intake:
         return self._gangs.set_priority_class(name, None)
 
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
-        """Process a namespace: its default queue (Volcano's annotation) here, its labels by the enrichers."""
+        """Process an added or changed namespace: its default queue (Volcano's annotation) here, its labels by the
+        enrichers."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
         if namespace.metadata.deletion_timestamp is not None:
@@ -518,7 +504,7 @@ class Intake:
         return events + self.apply(self.enrichers.namespace(name, labels))
 
     def _end(self, namespace: str) -> list[ClusterEvent]:
-        """Gate the pending pods of a namespace in deletion, since they cannot be bound any more."""
+        """Hold the pending pods of a namespace in deletion like gated pods, since they cannot be bound any more."""
         if namespace in self._ending:
             return []
         self._ending.add(namespace)

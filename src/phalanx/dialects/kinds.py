@@ -19,7 +19,7 @@ class ServedKind(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class WantedKind(msgspec.Struct, frozen=True):
-    """A kind to discover; `versions` in order of preference."""
+    """A kind of custom objects to discover; `versions` in order of preference."""
 
     group: str
     plural: str

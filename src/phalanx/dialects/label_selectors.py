@@ -20,11 +20,11 @@ _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
 class IllegibleSelectorError(Exception):
-    """Selector that the API server would have rejected."""
+    """Label selector that the API server would have rejected."""
 
 
 def requirements_of(selector: LabelSelector) -> Selector:
-    """Return the requirements of a selector, all of which must match; none match everything. Raise
+    """Return the requirements of a label selector, all of which must match; none match everything. Raise
     IllegibleSelectorError."""
     requirements = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
     for entry in selector.match_expressions:
@@ -38,7 +38,7 @@ def requirements_of(selector: LabelSelector) -> Selector:
 
 
 def read_selector(stated: object) -> Selector:
-    """Parse a selector of a custom object. Raise IllegibleSelectorError."""
+    """Parse a label selector of a custom object. Raise IllegibleSelectorError."""
     wire, faults = decode_leniently(_Wrapped, {"metadata": {"name": "-"}, "selector": stated})
     if faults:
         raise IllegibleSelectorError("; ".join(map(str, faults)))

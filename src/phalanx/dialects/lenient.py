@@ -20,8 +20,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class DecodingFault(msgspec.Struct, frozen=True):
-    """An unreadable field. `path` is like `spec.containers[0].ports`. With `unknown`, only the field's name is
-    unknown: everything beside it was decoded."""
+    """An unreadable field of an object. `path` is like `spec.containers[0].ports`. With `unknown`, only the field's
+    name is unknown: everything beside it was decoded."""
 
     path: str
     message: str
@@ -130,7 +130,7 @@ def _fault(path: str, value: object, wanted: str) -> DecodingFault:
 
 
 def summary(faults: tuple[DecodingFault, ...]) -> str:
-    """Return a message with the first three faults and the number of further ones."""
+    """Return a message with the first three unreadable fields of an object and the number of further ones."""
     if not faults:
         return ""
     text = "; ".join(map(str, faults[:3]))

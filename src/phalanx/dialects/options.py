@@ -1,4 +1,4 @@
-"""Dialect options that an operator configures."""
+"""Options of the dialects that an operator configures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from phalanx.model.gang import MatchPolicy
 
 
 class StatedWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A configured kind of owners with one gang per owner. Its minimum is the sum of the values at the paths
-    `minimum`.
+    """A configured kind of owners whose pods form one gang per owner. The gang's minimum is the sum of the values
+    at the paths `minimum`.
 
     A path is, for example, `spec.groups.*.replicas`. `plural` is only needed if it is not the kind with an "s".
     Pods with equal values of the label `subgroup` form a subgroup that starts as a whole; `subgroup_size` is the

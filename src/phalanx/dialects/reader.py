@@ -1,4 +1,4 @@
-"""Field-by-field reader of custom objects: an unreadable field is reported by name and gets its default."""
+"""Field-by-field decoding of custom objects: an unreadable field is reported by name and gets its default."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _SpecAndStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class ObjectReader:
-    """Reader of the fields that all kinds have. `code` is the problem code of a field that makes the object
+    """Decodes the fields that all custom objects have. `code` is the problem code of a field that makes the object
     unusable."""
 
     code = "InvalidObject"
@@ -73,12 +73,12 @@ class ObjectReader:
         self.created = parse_time(str(self.metadata.get("creationTimestamp") or ""))
 
     def refuse(self, field: str, value: object, advice: str, code: str = "") -> None:
-        """Record a problem: a field that makes the object unusable."""
+        """Record as a problem a field that makes the object unusable."""
         wrong = f"{describe(self.ref)}: {field} is {show(value)}"
         self.problems.append(Problem.of(code or self.code, wrong, advice))
 
     def warn(self, code: str, field: str, value: object, advice: str) -> None:
-        """Record a warning: a field that is ignored."""
+        """Record a warning about a field of the object whose value is ignored."""
         self.warnings.append(Problem(code, f"{describe(self.ref)}: {field} is {show(value)}; {advice}"))
 
     @property
@@ -115,7 +115,7 @@ class ObjectReader:
 
 
 def decode_object(raw: bytes) -> dict[str, Any]:
-    """Decode a custom object without its fields. Raise msgspec.DecodeError if it has no name."""
+    """Decode a custom object, but not its fields. Raise msgspec.DecodeError if it has no name."""
     try:
         document = decode_json(raw, dict[str, Any])
     except msgspec.DecodeError:
@@ -154,6 +154,6 @@ def describe(ref: GroupRef) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value as a message quotes it: JSON, truncated to 80 characters."""
+    """Return a field's value as a message quotes it: JSON, truncated to 80 characters."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else text[:77] + "..."

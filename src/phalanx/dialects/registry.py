@@ -44,7 +44,7 @@ BUILT_IN: tuple[Dialect, ...] = (
 
 
 class Dialects:
-    """Several dialects as one; `declarations` reads the gang declarations of pods."""
+    """Several dialects in the form of one; `declarations` reads the gang declarations of pods."""
 
     def __init__(self, dialects: Sequence[Dialect] = BUILT_IN) -> None:
         self.all = tuple(dialects)
@@ -64,16 +64,16 @@ class Dialects:
         }
 
     def group_of(self, ref: GroupRef) -> GroupKind:
-        """Return the kind of an object that declares a gang."""
+        """Return the `GroupKind` of an object that declares a gang."""
         return self.groups[ref.group, ref.plural]
 
     def read_group(self, kind: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-        """Return the groups that one object declares. Never raises for invalid fields."""
+        """Return the gangs that one object declares. Never raises for invalid fields."""
         return self.groups[kind.group, kind.plural].read(kind, document)
 
     def read_account(self, kind: ServedKind, document: Document) -> AccountSpec:
-        """Return the accounts that one object declares by itself (profiles need `QuotaProfileIndex`). Never raises
-        for invalid fields."""
+        """Return the queues and quotas that one object declares by itself (profiles need `QuotaProfileIndex`).
+        Never raises for invalid fields."""
         read = self.accounts[kind.group, kind.plural].read
         assert read is not None, kind
         return read(kind, document)
@@ -87,7 +87,7 @@ class Dialects:
 
 @cache
 def installed_dialects() -> tuple[Dialect, ...]:
-    """Return the built-in dialects and those of installed packages. An unusable one is logged and skipped."""
+    """Return the built-in dialects and those of installed packages. An unusable dialect is logged and skipped."""
     dialects = list(BUILT_IN)
     for where, offered in _offered():
         try:
@@ -103,7 +103,8 @@ def installed_dialects() -> tuple[Dialect, ...]:
 
 
 def _offered() -> Iterator[tuple[str, object]]:
-    """Yield (description of the entry point, loaded object), sorted by name."""
+    """Yield the dialects of installed packages as (description of the entry point, loaded object), sorted by
+    name."""
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         where = f"dialect {entry.name} ({entry.value})"
         try:

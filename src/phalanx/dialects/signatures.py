@@ -19,7 +19,7 @@ Key = tuple[str, bytes]
 
 
 class Signer:
-    """Signs with the first of its keys and verifies with all of them.
+    """Signs our annotations with the first of its keys and verifies them with all keys.
 
     A key is a name and a secret. Signatures contain the name, so that keys can be rotated while signatures of
     former keys still exist. Without a key, nothing is signed and no signature is valid. An `unchecked` signer
@@ -32,19 +32,19 @@ class Signer:
         self.use(keys)
 
     def use(self, keys: tuple[Key, ...]) -> None:
-        """Replace the keys."""
+        """Replace the signing keys."""
         self._keys = keys
         self._secrets = dict(keys)
 
     def sign(self, *parts: str | int) -> str:
-        """Return the signature of the parts in their order; "" without a key."""
+        """Return the signature of the annotation's parts in their order; "" without a key."""
         if not self._keys:
             return ""
         name, secret = self._keys[0]
         return f"{name}.{self._digest(secret, parts)}"
 
     def believes(self, signature: str, *parts: str | int) -> bool:
-        """Return whether the signature is ours and covers exactly these parts."""
+        """Return whether the signature is ours and covers exactly these parts of an annotation."""
         if self._unchecked:
             return True
         name, _, digest = signature.partition(".")

@@ -20,7 +20,7 @@ _OPTIONS = DialectOptions()
 
 
 class StatusChange(msgspec.Struct, frozen=True):
-    """Pending write to one group object.
+    """Pending write of status or annotations to one PodGroup.
 
     `patch` is the body for the status subresource ({} if only annotations change). It is sent as a strategic merge
     patch if `strategic` is set, else as a merge patch: custom resources support no strategic one, so a list of

@@ -1,4 +1,4 @@
-"""Warnings for users about their objects, recorded as Kubernetes events."""
+"""Warnings for users about their objects, recorded as Kubernetes Events."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ObjectRef(msgspec.Struct, frozen=True):
 
 
 class ObjectWarning(msgspec.Struct, frozen=True):
-    """Warning to record as an event. `reason` is CamelCase and stable; `message` names object, field, value and
-    fix."""
+    """Warning to record as a Kubernetes Event. `reason` is CamelCase and stable; `message` names object, field,
+    value and fix."""
 
     about: ObjectRef
     type: Literal["Normal", "Warning"]
@@ -31,13 +31,13 @@ class ObjectWarning(msgspec.Struct, frozen=True):
 
 
 class ObjectWarnings:
-    """Warnings that are not recorded yet, in order of arrival."""
+    """Warnings about objects that are not recorded as Events yet, in order of arrival."""
 
     def __init__(self) -> None:
         self._pinned: dict[ObjectWarning, Callable[[], bool]] = {}
 
     def add(self, notice: ObjectWarning, still_true: Callable[[], bool]) -> None:
-        """Add a warning. `still_true` is evaluated by `drain`: an outdated warning is dropped."""
+        """Add a warning about an object. `still_true` is evaluated by `drain`: an outdated warning is dropped."""
         self._pinned[notice] = still_true
         if len(self._pinned) > _MOST:
             # A standby replica records no events, for weeks.

@@ -43,7 +43,7 @@ def read_nodes(reader: ObjectReader) -> tuple[tuple[str, ...], tuple[Requirement
 
 
 def read_span(reader: ObjectReader) -> tuple[int, int]:
-    """Return the start and end of the first occurrence; (0, 0) if unreadable."""
+    """Return the start and end of the first occurrence of a window or reservation; (0, 0) if unreadable."""
     start = read_moment(reader, "start")
     end, duration = reader.spec.get("end"), reader.spec.get("duration")
     if start is None:

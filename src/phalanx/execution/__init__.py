@@ -1,1 +1,1 @@
-"""Carries a plan out: bindings, conditions, statuses and events, in that order of urgency."""
+"""Execution of scheduling plans: bindings, conditions, statuses and events, in that order of urgency."""

@@ -1,9 +1,10 @@
-"""Bindings: each takes effect at most once, whatever fails on the way."""
+"""Bindings of pods to nodes: each takes effect at most once, whatever request fails."""
 
 from __future__ import annotations
 
 import enum
 import logging
+import time
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from phalanx.dialects.devices.device_plans import device_plan
 from phalanx.dialects.gangs.held_room import encode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
+from phalanx.dialects.pods.binding_marks import encode_binding
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
@@ -23,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class BindOutcome(enum.Enum):
-    """Outcome of a binding."""
+    """Outcome of a pod's binding."""
 
     BOUND = "bound"
     MOVED = "moved"  # deleted, terminating or bound elsewhere: the watch delivers the details
@@ -65,7 +67,7 @@ class _Binding(msgspec.Struct, rename="camel"):
 
 
 class _Posting:
-    """State of a binding in flight. `open`: the last attempt may have taken effect without an answer."""
+    """State of a binding in progress. `open`: the last attempt may have taken effect without an answer."""
 
     __slots__ = ("backoff", "bind", "guard", "message", "open", "tries")
 
@@ -79,12 +81,13 @@ class _Posting:
 
 
 class Binder:
-    """Poster of bindings with the pod's uid, through a pool; each outcome is reported exactly once.
+    """Poster of bindings with the pod's uid, through a write pool; each outcome is reported exactly once.
 
     The binding endpoint answers 409 for a wrong uid and for a bound pod, also if our own lost first attempt bound
     it; a lost connection or a 5xx answer does not say whether the write took effect. In all these cases the pod
     is read and compared before the next attempt (docs/rules/kubernetes_native.md, B3 and B4). `attempts` limits
-    transient rejections; an unreachable server is waited for. `signer` signs plan marks and devices of pods.
+    transient rejections; an unreachable server is waited for. `signer` signs the marks of bindings, plan marks and
+    devices of pods. `now` returns seconds since the epoch.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Binder:
         signer: Signer,
         *,
         attempts: int = 6,
+        now: Callable[[], float] = time.time,
         backoff: Callable[[], Backoff] = lambda: Backoff(base=0.1, cap=5.0),
     ) -> None:
         self._client = client
@@ -102,6 +106,7 @@ class Binder:
         self._report = report
         self._signer = signer
         self._attempts = attempts
+        self._now = now
         self._backoff = backoff
         self._encoder = msgspec.json.Encoder()
         self.in_flight = 0
@@ -127,7 +132,7 @@ class Binder:
         return None
 
     async def _step(self, posting: _Posting) -> BindResult | float:
-        """Return the result, or the seconds until the next step."""
+        """Try to bind a pod. Return the result, or the seconds until the next try."""
         bind = posting.bind
         if not posting.open:
             objection = posting.guard(bind)
@@ -146,13 +151,16 @@ class Binder:
         return posting.backoff.next()
 
     async def _post(self, posting: _Posting) -> BindResult | float | None:
-        """Return the result, the seconds until the next attempt, or None if only the pod shows the outcome."""
+        """Post the binding. Return the result, the seconds until the next attempt, or None if only the pod shows
+        the outcome."""
         bind = posting.bind
         annotations = dict(bind.annotations)
         if annotations:
             annotations |= device_plan(annotations, self._signer, bind.uid, bind.node)
         if bind.mark is not None and bind.gang is not None:
             annotations[PLAN_ANNOTATION] = encode_mark(bind.mark, self._signer, bind.uid, bind.gang)
+        else:
+            annotations |= encode_binding(self._signer, bind.uid, bind.node, int(self._now()))
         if bind.held and bind.gang is not None:
             annotations |= encode_held(bind.held, self._signer, bind.uid, bind.gang)
         body = self._encoder.encode(
@@ -183,7 +191,7 @@ class Binder:
         return BindResult(posting.bind, BindOutcome.REFUSED, posting.message)
 
     async def _look(self, posting: _Posting) -> BindResult | None:
-        """Read the pod and return the outcome of the binding; None if it is unbound, or without an answer."""
+        """Read the pod and return the outcome of its binding; None if the pod is unbound, or without an answer."""
         bind = posting.bind
         try:
             pod = await self._client.get(PODS.path(bind.namespace, bind.name))

@@ -1,4 +1,4 @@
-"""Allocation of resource claims before pod binding.
+"""Allocation of ResourceClaims before pod binding.
 
 As in kube-scheduler 1.36 (dynamicresources.go): first a finalizer that protects the claim from deletion, then the
 allocation and the consumer in the status of the claim; devices with binding conditions are waited for.
@@ -52,7 +52,8 @@ class ClaimClient(Protocol):
 
 
 class ClaimAllocation:
-    """Executor of `AllocateClaim`. All its state is in the claim, so a restart continues from there.
+    """Executor of the preparation `AllocateClaim`. All its state is in the ResourceClaim, so a restart continues
+    from there.
 
     `pause` waits for some seconds, `now` is in seconds since the epoch.
     """
@@ -92,8 +93,8 @@ class ClaimAllocation:
             await self._tell_pod(wanted)
 
     def _turn(self, wanted: AllocateClaim) -> asyncio.Lock:
-        """Return the lock of a claim: pods that share it write one after the other, because concurrent writes
-        conflict."""
+        """Return the lock of a ResourceClaim: pods that share the claim write it one after the other, because
+        concurrent writes conflict."""
         return self._turns.setdefault(wanted.uid, asyncio.Lock())
 
     async def _reserve(self, wanted: AllocateClaim) -> None:
@@ -110,7 +111,8 @@ class ClaimAllocation:
                 return
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
-        """Remove the pod from the consumers of the claim; deallocate devices that we allocated and no pod uses."""
+        """Remove the pod from the consumers of the ResourceClaim; deallocate devices that this scheduler allocated
+        and no pod uses."""
         assert isinstance(preparation, AllocateClaim)
         wanted = preparation
         if wanted.create:
@@ -148,7 +150,8 @@ class ClaimAllocation:
                 return
 
     def _reserved(self, wanted: AllocateClaim, claim: Document) -> dict[str, Any] | None:
-        """Return the change of the claim's status; None if it is up to date. Raise PreparationError."""
+        """Return the status change that reserves the ResourceClaim for the pod; None if it is up to date. Raise
+        PreparationError."""
         status = claim.get("status") or {}
         allocation, consumers = status.get("allocation"), status.get("reservedFor") or []
         change: dict[str, Any] = {}
@@ -167,7 +170,8 @@ class ClaimAllocation:
         return change or None
 
     async def _ready(self, wanted: AllocateClaim) -> None:
-        """Wait until the drivers report every device as ready; raise PreparationError if one reports a failure."""
+        """Wait until the device drivers report every device as ready; raise PreparationError if one reports a
+        failure."""
         looks = 0
         while True:
             claim = await self._usable(wanted)
@@ -182,8 +186,8 @@ class ClaimAllocation:
     # claims for extended resources
 
     async def _created(self, wanted: AllocateClaim) -> AllocateClaim:
-        """Create a claim that the pod owns and that is deleted with it. After a lost answer there can be two:
-        the unknown claim has no devices and is deleted with the pod too."""
+        """Create a ResourceClaim for extended resources, owned by the pod and deleted with it. After a lost answer
+        there can be two: the unknown claim has no devices and is deleted with the pod too."""
         owner = {"apiVersion": "v1", "kind": "Pod", "name": wanted.pod, "uid": wanted.pod_uid, "controller": True}
         resource = _resource(wanted)
         document = {
@@ -219,7 +223,7 @@ class ClaimAllocation:
             raise PreparationError(f"pod {wanted.pod}: its claim was not written: {error}") from error
 
     async def _drop(self, made: AllocateClaim) -> None:
-        """Delete an unused claim, after removing our finalizer."""
+        """Delete an unused ResourceClaim, after removing the scheduler's finalizer."""
         while True:
             claim = await self._document(made)
             if claim is None or claim["metadata"].get("uid") != made.uid:
@@ -260,7 +264,7 @@ class ClaimAllocation:
     async def _patch(
         self, wanted: AllocateClaim, claim: Document, change: dict[str, Any], subresource: str
     ) -> Document | None:
-        """Patch the claim and return it; None after a conflict with another writer."""
+        """Patch the ResourceClaim and return it; None after a conflict with another writer."""
         path = _resource(wanted).path(wanted.namespace, wanted.name, subresource or None)
         version = claim["metadata"]["resourceVersion"]
         patch = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
@@ -296,7 +300,8 @@ def _devices(allocation: Document) -> list[tuple[object, ...]]:
 
 
 def _readiness(claim: Document) -> tuple[bool, str]:
-    """Return (whether a device is not ready yet, failure of a device or "") from the binding conditions."""
+    """Return (whether a device is not ready yet, failure of a device or "") from the binding conditions of a
+    ResourceClaim."""
     status = claim.get("status") or {}
     reported = {
         tuple(device.get(key) for key in ("driver", "pool", "device", "shareID")): {

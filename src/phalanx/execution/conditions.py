@@ -33,13 +33,13 @@ _LIMIT = 32 * 1024
 
 
 def text_of(verdict: Verdict) -> str:
-    """Return the message and the fix of a verdict."""
+    """Return the text of a verdict: message and fix."""
     text = verdict.message if not verdict.change else f"{verdict.message.rstrip('.')}. To fix: {verdict.change}."
     return text[:_LIMIT]
 
 
 class NominationOutcome(enum.Enum):
-    """Outcome of a nomination."""
+    """Outcome of writing a pod's nominated node."""
 
     WRITTEN = "written"
     LOST = "lost"  # the pod was deleted or is not pending
@@ -56,7 +56,7 @@ def _unheard(outcome: NominationOutcome) -> None:
 
 
 class _Wish(msgspec.Struct, frozen=True):
-    """Nomination to write."""
+    """Nominated node to write to a pod."""
 
     node: str
     report: NominationReport
@@ -74,7 +74,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class _Known:
-    """Known and wanted conditions and nomination of one pod."""
+    """Known and wanted conditions and nominated node of one pod."""
 
     __slots__ = (
         "backoff",
@@ -114,13 +114,13 @@ class _Known:
         self.backoff: Backoff | None = None
 
     def says(self, wish: PodCondition) -> bool:
-        """Return whether the pod has this condition already, for its current generation."""
+        """Return whether the pod has a wanted condition already, for its current generation."""
         behind = wish == self.scheduled and 0 < self.observed < self.generation
         return wish == self.held.get(wish.type) and not behind
 
 
 class PodConditions:
-    """Writes the newest conditions and nomination of each pod through the pool, one write per pod at a time.
+    """Writer of the newest conditions and nominated node of each pending pod, one write per pod at a time.
 
     `observe` sets the known state of a pod; a write without a change is skipped. Each write contains the
     resourceVersion on which it was decided, so the server rejects it for a pod that was bound, gated or recreated
@@ -138,11 +138,11 @@ class PodConditions:
         self._pods: dict[str, _Known] = {}
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether a pod has state."""
+        """Return whether the writer tracks a pod."""
         return uid in self._pods
 
     def __len__(self) -> int:
-        """Return the number of pods with state."""
+        """Return the number of tracked pods."""
         return len(self._pods)
 
     def observe(
@@ -183,12 +183,12 @@ class PodConditions:
             self._go_on(uid, known)
 
     def condition_of(self, uid: str, kind: str) -> PodCondition | None:
-        """Return the known condition of a pod."""
+        """Return the known condition of a pod by type; None if it has none."""
         known = self._pods.get(uid)
         return known.held.get(kind) if known is not None else None
 
     def _said(self, uid: str, kind: str) -> tuple[PodCondition | None, PodCondition | None]:
-        """Return the known and the wanted condition of a pod."""
+        """Return the known and the wanted condition of a pod by type."""
         known = self._pods.get(uid)
         return (known.held.get(kind), known.wanted.get(kind)) if known is not None else (None, None)
 
@@ -211,8 +211,8 @@ class PodConditions:
         self._begin(uid, known, Urgency.NOMINATE)
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
-        """Write a verdict as conditions. A pod that waits for quota or order is not marked unschedulable, and an
-        admitted pod is not marked as held. LastVerdict has the exact code and counts."""
+        """Write a verdict to a pod as conditions. A pod that waits for quota or order is not marked unschedulable,
+        and an admitted pod is not marked as held back. LastVerdict has the exact code and counts."""
         conditions = [_condition_of(verdict)]
         conditions.append(PodCondition(LAST_VERDICT, "True", verdict.code, told_fields(verdict)))
         if verdict.unschedulable:
@@ -237,7 +237,7 @@ class PodConditions:
         return held.message == condition.message
 
     def binding_submitted(self, uid: str) -> None:
-        """Drop unwritten conditions of a pod that was placed: the API server sets PodScheduled."""
+        """Drop unwritten conditions of a pod whose binding was submitted: the API server sets PodScheduled."""
         known = self._pods.get(uid)
         if known is not None:
             known.wanted.clear()
@@ -269,7 +269,7 @@ class PodConditions:
             self._begin(uid, known)
 
     def _begin(self, uid: str, known: _Known, urgency: Urgency = Urgency.STATUS) -> None:
-        """Submit a write unless one of at least this urgency is queued or running."""
+        """Submit a write of the pod's conditions unless one of at least this urgency is queued or running."""
         if known.outdated or (known.busy and (known.queued is None or known.queued <= urgency)):
             return
         known.busy, known.queued, known.backoff = True, urgency, None
@@ -297,7 +297,8 @@ class PodConditions:
         return pause
 
     async def _attempt(self, uid: str, known: _Known) -> float | None:
-        """Send one patch. Return the seconds until the next attempt, or None if none is needed."""
+        """Send one patch of a pod's conditions. Return the seconds until the next attempt, or None if none is
+        needed."""
         if self._pods.get(uid) is not known:
             return None
         changes = [wish for wish in known.wanted.values() if not known.says(wish)]
@@ -324,7 +325,7 @@ class PodConditions:
         return None
 
     def _written(self, known: _Known, changes: list[PodCondition], nomination: _Wish | None, answer: bytes) -> None:
-        """Set the known state from the answer, until the watch delivers the pod."""
+        """Set the known conditions of a pod from the answer to the patch, until the watch delivers the pod."""
         try:
             version = _ANSWER.decode(answer).metadata.resource_version
         except msgspec.DecodeError:
@@ -338,9 +339,8 @@ class PodConditions:
                 known.nominated = nomination.node
 
     def _failed(self, uid: str, known: _Known, error: Exception, version: str) -> float | None:
-        """Return the seconds until the next attempt. Temporary errors are retried: a pod without its reason is
-        invisible to users and autoscalers.
-        """
+        """Handle a failed patch. Return the seconds until the next attempt. Temporary errors are retried: a pod
+        without its reason is invisible to users and autoscalers."""
         status = error.status if isinstance(error, ApiError) else 0
         if status == 409 and known.version != version:
             return 0.0  # a newer state was observed meanwhile
@@ -371,7 +371,8 @@ class PodConditions:
         log.warning("the status of pod %s/%s was not written; %s: %s", known.namespace, known.name, end, error)
 
     def _patch(self, uid: str, known: _Known, changes: list[PodCondition], nomination: _Wish | None) -> bytes:
-        """Return the patch. Conditions merge by type. The transition time changes with the status only."""
+        """Return the patch of a pod's conditions and nominated node. Conditions merge by type. The transition time
+        changes only with the status."""
         conditions = []
         for change in changes:
             last = known.held.get(change.type)
@@ -394,7 +395,7 @@ class PodConditions:
 
 
 def _settle(known: _Known, outcome: NominationOutcome) -> None:
-    """Report the outcome of the unwritten nomination, if there is one."""
+    """Report the outcome of the pod's unwritten nomination, if there is one."""
     nomination, known.nomination = known.nomination, None
     if nomination is not None:
         nomination.report(outcome)

@@ -18,8 +18,10 @@ from phalanx.model.decisions import Evict, Nominate
 
 
 class _Disruption:
-    """Decisions for the same preemptors, usually one. `waiting` are evictions that wait for the `unwritten`
-    nominations (pod uids); `open` is the number of submitted evictions without an answer.
+    """Evictions and nominations for the same preemptors, usually of one decision.
+
+    `waiting` are evictions that wait for the `unwritten` nominations (pod uids); `open` is the number of submitted
+    evictions without an answer.
     """
 
     __slots__ = ("called_off", "causes", "open", "preemptors", "unwritten", "waiting")
@@ -62,11 +64,12 @@ class Disruptions:
         self._by_preemptor: dict[str, _Disruption] = {}
 
     def __len__(self) -> int:
-        """Return the number of unfinished decisions."""
+        """Return the number of unfinished eviction decisions."""
         return len(self._by_cause)
 
     def submit(self, nominations: Sequence[Nominate], evictions: Iterable[Evict]) -> None:
-        """Submit the decisions of a plan. No node withdraws a nomination; the last one of a pod counts."""
+        """Submit the nominations and evictions of a plan. A nomination without a node withdraws the pod's
+        nomination; the last nomination of a pod counts."""
         fresh: dict[str, None] = {}
         for nomination in nominations:
             if not nomination.node and nomination.successor and nomination.uid in self._by_preemptor:
@@ -95,7 +98,7 @@ class Disruptions:
         self._evictor.forget(uid)
 
     def release(self, uid: str) -> None:
-        """Call off the evictions for a pod that is deleted or needs the room no more."""
+        """Cancel the evictions for a preemptor that is deleted or does not need the freed resources any more."""
         disruption = self._by_preemptor.get(uid)
         if disruption is None:
             return
@@ -174,7 +177,7 @@ class Disruptions:
         self._report(result)
 
     def _close(self, disruption: _Disruption) -> None:
-        """Forget a finished decision."""
+        """Forget a finished eviction decision."""
         if disruption.open or disruption.waiting:
             return
         for cause in disruption.causes:

@@ -1,4 +1,4 @@
-"""Evictions: the condition with the reason, then the deletion of the pod with this uid."""
+"""Evictions of pods: first the condition with the reason, then the deletion of the pod with this uid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEXT_LOOK = 0.05
 
 
 class EvictionOutcome(enum.Enum):
-    """Outcome of an eviction."""
+    """Outcome of a pod's eviction."""
 
     EVICTED = "evicted"  # accepted by the API server: the pod terminates
     GONE = "gone"  # the pod was deleted by another client, or replaced
@@ -58,8 +58,10 @@ def no_reason_to_stop(evict: Evict) -> EvictionOutcome | None:
 
 class _Batch:
     """Evictions of one decision. No pod is deleted before all of them have the condition, so that a restarted
-    process can complete the decision. `unmarked` is the number of pods without the condition, `ready` are the
-    others. A rejected eviction (`failed`) cancels all, except those of gangs with deleted members (`leaving`).
+    process can complete the decision.
+
+    `unmarked` is the number of pods without the condition, `ready` are the others. A rejected eviction (`failed`)
+    cancels all, except those of gangs with deleted members (`leaving`).
     """
 
     __slots__ = ("failed", "gangs", "leaving", "ready", "unmarked")
@@ -73,12 +75,13 @@ class _Batch:
 
     @property
     def in_parts(self) -> bool:
-        """Return whether several victims are members of one gang."""
+        """Whether several victims of the decision are members of one gang."""
         return any(count > 1 for count in self.gangs.values())
 
 
 class _Posting:
-    """One eviction. `marked`: the pod has the condition (None: unknown). `open`: a deletion lacks its answer."""
+    """Eviction of one pod in progress. `marked`: the pod has the condition (None: unknown). `open`: a deletion
+    lacks its answer."""
 
     __slots__ = ("backoff", "batch", "evict", "guard", "marked", "message", "open", "report", "tries")
 
@@ -100,7 +103,7 @@ class _Posting:
 
 
 class Evictor:
-    """Evicts pods through a pool and reports each outcome exactly once.
+    """Executor of evictions through a write pool, which reports each outcome exactly once.
 
     Each request contains the uid of the pod, so it can be repeated after a lost answer and never affects a new pod
     of the same name. `attempts` is the number of retried answers (429, also of a disruption budget, and 5xx); an
@@ -141,12 +144,12 @@ class Evictor:
         self._backoff = backoff
 
     def forget(self, uid: str) -> None:
-        """Remove the state of a deleted pod."""
+        """Remove the eviction state of a deleted pod."""
         self._spared.discard(uid)
         self._withdrawing.discard(uid)
 
     def withdraw(self, pod: Pod) -> None:
-        """Withdraw the condition of a pod that is not being evicted."""
+        """Withdraw the eviction condition of a pod that is not being evicted."""
         if pod.uid not in self._withdrawing:
             self._withdrawing.add(pod.uid)
             self._pool.submit(Urgency.DELETE, lambda: self._withdraw(pod))
@@ -189,7 +192,8 @@ class Evictor:
         return None
 
     def _settle(self, posting: _Posting, *, failed: bool = False) -> None:
-        """Note that a pod of the batch has its condition or needs none. After the last, submit the deletions."""
+        """Record that a pod of the decision has its condition or needs none. After the last one, submit the
+        deletions."""
         batch = posting.batch
         batch.unmarked -= 1
         batch.failed = batch.failed or failed
@@ -199,7 +203,8 @@ class Evictor:
                 self._push(other)
 
     async def _step(self, posting: _Posting) -> EvictResult | float | None:
-        """Return the result, the seconds until the next step, or None while the batch has unmarked pods."""
+        """Execute the next step of an eviction. Return the result, the seconds until the next step, or None while
+        other pods of the decision lack the condition."""
         if not posting.open:
             stop = posting.guard(posting.evict)
             if stop is EvictionOutcome.CALLED_OFF and posting.evict.gang in posting.batch.leaving:
@@ -230,7 +235,7 @@ class Evictor:
         return EvictResult(posting.evict, EvictionOutcome.EVICTED)
 
     async def _sent(self, posting: _Posting, deletion: Awaitable[object]) -> None:
-        """Send a deletion and note whether it can have taken effect without an answer."""
+        """Send the deletion of a pod and record whether it can have taken effect without an answer."""
         if posting.evict.gang is not None:
             posting.batch.leaving.add(posting.evict.gang)
         try:
@@ -272,7 +277,7 @@ class Evictor:
         self._spared.discard(posting.evict.uid)
 
     async def _say(self, pod: Evict | Pod, *wanted: tuple[str, str, str, str]) -> None:
-        """Write conditions: (type, status, reason, message)."""
+        """Write conditions, given as (type, status, reason, message), to a pod."""
         now = format_time(self._now())
         conditions = [
             {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
@@ -283,9 +288,8 @@ class Evictor:
         await self._client.patch(path, patch, PatchType.STRATEGIC)
 
     async def _unmark(self, pod: Evict | Pod) -> None:
-        """Withdraw the condition of a pod that stays, so that its next failure counts. One attempt:
-        LeftoverEvictions repeats it for pods that still have the condition.
-        """
+        """Withdraw the eviction condition of a pod that is not evicted after all, so that its next failure counts.
+        One attempt: LeftoverEvictions repeats it for pods that still have the condition."""
         self._spared.add(pod.uid)
         try:
             stays = f"{self._scheduler}: the pod stays"
@@ -316,7 +320,7 @@ class Evictor:
         return EvictResult(posting.evict, outcome, posting.message)
 
     async def _stands(self, evict: Evict) -> bool | None:
-        """Return whether the pod exists and does not terminate; None without an answer."""
+        """Return whether the pod exists and does not terminate; None without an answer of the API server."""
         try:
             pod: Any = await self._client.get(PODS.path(evict.namespace, evict.name))
         except ApiError as error:

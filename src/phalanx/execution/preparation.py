@@ -20,11 +20,11 @@ _ROUNDS = 2.0
 
 
 class PreparationError(Exception):
-    """Failure of a preparation; the text is the reason for users."""
+    """Failure of a preparation for a binding; the text is the reason for users."""
 
 
 class Handler(Protocol):
-    """Executor of one kind of preparation."""
+    """Executor of one kind of preparation for bindings."""
 
     async def prepare(self, bind: Bind, preparation: Preparation) -> None:
         """Execute the preparation and wait until the API shows it. Idempotent, also after a restart. Wait for an
@@ -63,7 +63,7 @@ class Preparations:
 
     @property
     def in_flight(self) -> int:
-        """Number of decisions under preparation and bindings in flight."""
+        """Number of decisions under preparation and of bindings in progress."""
         return len(self._tasks) + self._binder.in_flight
 
     def submit(self, binds: Iterable[Bind], guard: Guard = no_objection) -> None:
@@ -92,7 +92,7 @@ class Preparations:
         self._binder.submit(binds, guard)
 
     async def _failure(self, binds: Sequence[Bind], guard: Guard) -> str:
-        """Execute all preparations. Return the reason of a failure, or ""."""
+        """Execute all preparations of a decision. Return the reason of a failure, or ""."""
         try:
             async with asyncio.timeout(self._timeout), asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._watch(binds, guard))
@@ -115,7 +115,7 @@ class Preparations:
         return ""
 
     async def _watch(self, binds: Sequence[Bind], guard: Guard) -> None:
-        """Cancel the preparations once the guard objects to a binding."""
+        """Raise PreparationError, which cancels the preparations, once the guard objects to a binding."""
         while True:
             await asyncio.sleep(self._rounds)
             for bind in binds:

@@ -1,4 +1,4 @@
-"""Who carries out which kind of preparation."""
+"""Registry of the handlers for each kind of preparation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from phalanx.model.volumes import BindClaim
 
 
 def preparation_handlers(
-    client: PooledClient, unprovisioned: Callable[[str, str, int], None]
+    client: PooledClient, unprovisioned: Callable[[str, str, str, int], None]
 ) -> Mapping[type[Preparation], Handler]:
-    """`unprovisioned(storage class, node, bytes)` learns where a volume could not be made."""
+    """Return the handler of each kind of preparation.
+
+    A volume that could not be provisioned is passed to `unprovisioned(namespace, storage class, node, bytes)`.
+    """
     return {BindClaim: VolumeBinding(client, unprovisioned), AllocateClaim: ClaimAllocation(client)}

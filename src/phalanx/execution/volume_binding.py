@@ -1,4 +1,4 @@
-"""Volume binding before pod binding: claims get existing or provisioned volumes.
+"""Volume binding before pod binding: PersistentVolumeClaims get existing or provisioned volumes.
 
 As in kube-scheduler 1.36 (volumebinding/binder.go): a selected volume gets a `claimRef`, a claim to be provisioned
 gets the annotation `volume.kubernetes.io/selected-node`; the volume controllers do the rest. A provisioner that
@@ -53,7 +53,7 @@ class VolumeClient(Protocol):
 
 
 class VolumeBinding:
-    """Executor of `BindClaim`. All its state is in the API, so a restart continues from there.
+    """Executor of the preparation `BindClaim`. All its state is in the API, so a restart continues from there.
 
     Claims of one namespace are read together. `rejected(storage class, node, bytes)` is called when a provisioner
     rejects a node. `pause` waits for some seconds.
@@ -62,7 +62,7 @@ class VolumeBinding:
     def __init__(
         self,
         client: VolumeClient,
-        rejected: Callable[[str, str, int], None] = lambda storage_class, node, size: None,
+        rejected: Callable[[str, str, str, int], None] = lambda namespace, storage_class, node, size: None,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -86,8 +86,8 @@ class VolumeBinding:
         await self._check_reach(preparation, claim)
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
-        """Remove the selected node of a claim that is not provisioned yet, so that its pod can use another node. A
-        reserved volume stays reserved: the volume controller may have bound it already."""
+        """Remove the selected node of a PersistentVolumeClaim that is not provisioned yet, so that its pod can use
+        another node. A reserved volume stays reserved: the volume controller may have bound it already."""
         assert isinstance(preparation, BindClaim)
         if preparation.volume:
             return
@@ -101,7 +101,8 @@ class VolumeBinding:
     # writes
 
     async def _reserve(self, wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any]) -> int:
-        """Write the claimRef of the volume. Return 0, because the claim is not written."""
+        """Write the PersistentVolumeClaim into the claimRef of the selected volume. Return 0, because the claim is
+        not written."""
         path = VOLUMES.path(name=wanted.volume)
         while True:
             found = await self._document(path)
@@ -129,7 +130,7 @@ class VolumeBinding:
                 return 0
 
     async def _select(self, wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any]) -> int:
-        """Write the selected node of the claim. Return the revision of the written claim."""
+        """Write the selected node to the PersistentVolumeClaim. Return the revision of the written claim."""
         while claim.node != wanted.node:
             if claim.node:
                 raise PreparationError(
@@ -172,7 +173,8 @@ class VolumeBinding:
             raise PreparationError(f"{path}: {error}") from error
 
     async def _bound(self, wanted: BindClaim, uid: str, since: int) -> VolumeClaimObject:
-        """Wait until the claim is bound and return it. Reads older than revision `since` are ignored."""
+        """Wait until the PersistentVolumeClaim is bound and return it. Reads older than revision `since` are
+        ignored."""
         while True:
             document = await self._next_look(wanted)
             if document is not None and _revision(document) < since:
@@ -180,7 +182,7 @@ class VolumeBinding:
             claim = _usable(wanted, document, uid)
             if not wanted.volume and not claim.volume and claim.node != wanted.node:
                 if not claim.node:
-                    self._rejected(claim.storage_class, wanted.node, claim.size)
+                    self._rejected(wanted.namespace, claim.storage_class, wanted.node, claim.size)
                 raise PreparationError(f'provisioning failed for PVC "{claim.name}"')
             if claim.bound:
                 return claim
@@ -190,7 +192,7 @@ class VolumeBinding:
                     raise PreparationError(f'ClaimRef got reset for pv "{wanted.volume}"')
 
     async def _check_reach(self, wanted: BindClaim, claim: VolumeClaimObject) -> None:
-        """Raise PreparationError if the node cannot reach the provisioned volume."""
+        """Raise PreparationError if the node cannot reach the volume that was provisioned for the claim."""
         found = await self._document(VOLUMES.path(name=claim.volume))
         if found is None:
             raise PreparationError(f'pv "{claim.volume}" of persistentvolumeclaim "{claim.name}" does not exist')
@@ -204,7 +206,7 @@ class VolumeBinding:
             raise PreparationError(f'pv "{claim.volume}" node affinity doesn\'t match node "{wanted.node}"')
 
     def _next_look(self, wanted: BindClaim) -> asyncio.Future[Mapping[str, Any] | None]:
-        """Return the claim as of the next read of its namespace."""
+        """Return the PersistentVolumeClaim as of the next read of its namespace."""
         here = self._waiting.setdefault(wanted.namespace, {})
         answer = here.get(wanted.name)
         if answer is None or answer.done():
@@ -214,7 +216,7 @@ class VolumeBinding:
         return answer
 
     async def _look(self, namespace: str) -> None:
-        """Read the claims of a namespace repeatedly while a preparation waits for one of them."""
+        """Read the PersistentVolumeClaims of a namespace repeatedly while a preparation waits for one of them."""
         here, looks = self._waiting[namespace], 0
         try:
             while here:
@@ -243,7 +245,8 @@ class VolumeBinding:
 
 
 def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = "") -> VolumeClaimObject:
-    """Return the claim if it can be bound for its pod; raise PreparationError. `uid` is the prepared claim's."""
+    """Return the PersistentVolumeClaim if it can be bound for its pod, otherwise raise PreparationError. `uid` is
+    the prepared claim's."""
     if document is None:
         raise PreparationError(f'persistentvolumeclaim "{wanted.name}" not found')
     claim = read_claim(document)
@@ -259,7 +262,7 @@ def _usable(wanted: BindClaim, document: Mapping[str, Any] | None, uid: str = ""
 
 
 def _free(wanted: BindClaim, claim: VolumeClaimObject, document: Mapping[str, Any] | None) -> StoredVolume:
-    """Return the selected volume if it is free or reserved for the claim; raise PreparationError."""
+    """Return the selected volume if it is free or reserved for the claim, otherwise raise PreparationError."""
     if document is None:
         raise PreparationError(f'persistentvolume "{wanted.volume}" not found')
     volume = read_volume(document)

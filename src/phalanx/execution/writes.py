@@ -22,18 +22,24 @@ Job = Callable[[], Awaitable[float | None]]
 class Urgency(enum.IntEnum):
     """Urgency of a write, most urgent first: bindings and deletions decide capacity. A nomination precedes the
     deletions that free its node.
+
+    A record is state of this process that a restart needs. A status or an event is written only after the records
+    that were submitted before it: another process must find the state that the published text depends on.
     """
 
-    BIND = 0
-    NOMINATE = 1
-    DELETE = 2
-    STATUS = 3
-    EVENT = 4
+    RECORD = 0
+    BIND = 1
+    NOMINATE = 2
+    DELETE = 3
+    STATUS = 4
+    EVENT = 5
 
 
 # Minimum concurrency under load; pause in seconds after an answer 429 without Retry-After.
 _FEW = 4
 _CALM = 1.0
+# Seconds for which an unfinished record delays statuses and events at most.
+_PATIENCE = 5.0
 
 
 def always() -> bool:
@@ -41,7 +47,7 @@ def always() -> bool:
 
 
 class WritePool:
-    """Runs at most `concurrency` writes at a time, by urgency and then in order of submission.
+    """Pool that runs at most `concurrency` API writes at a time, by urgency and then in order of submission.
 
     An overloaded server (`slow_down`) halves the concurrency down to a minimum, and each accepted write raises it a
     little, as in TCP (RFC 5681): additive increase, multiplicative decrease. Answers to writes from before the last
@@ -68,6 +74,8 @@ class WritePool:
         self._may_write = may_write
         self._heap: list[tuple[int, int, Job]] = []
         self._submitted = 0
+        # Numbers of the submitted records that statuses wait for.
+        self._records: set[int] = set()
         self._paused: set[asyncio.TimerHandle] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._running = 0
@@ -78,11 +86,11 @@ class WritePool:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Return the number of queued, running and paused jobs."""
+        """Return the number of queued, running and paused writes."""
         return len(self._heap) + self._running + len(self._paused)
 
     def waiting(self) -> dict[Urgency, int]:
-        """Return the number of queued jobs by urgency."""
+        """Return the number of queued writes by urgency."""
         counts = dict.fromkeys(Urgency, 0)
         for urgency, _, _ in self._heap:
             counts[Urgency(urgency)] += 1
@@ -90,11 +98,11 @@ class WritePool:
 
     @property
     def window(self) -> int:
-        """Current concurrency."""
+        """Current maximum of concurrent writes."""
         return int(self._window)
 
     def slow_down(self, retry_after: float | None = None) -> None:
-        """Lower the concurrency after an answer 429 with this Retry-After in seconds."""
+        """Lower the number of concurrent writes after an answer 429 with this Retry-After in seconds."""
         now = self._clock()
         if now - self._slowed >= (retry_after or _CALM):
             self._slowed = now
@@ -105,14 +113,17 @@ class WritePool:
             self.dropped += 1
             return
         self._submitted += 1
+        if urgency is Urgency.RECORD:
+            self._records.add(self._submitted)
+            asyncio.get_running_loop().call_later(_PATIENCE, self._record_done, self._submitted)
         self._push((urgency, self._submitted, job))
 
     async def drained(self) -> None:
-        """Wait until no job is queued, running or paused."""
+        """Wait until no write is queued, running or paused."""
         await self._quiet.wait()
 
     async def finish(self) -> None:
-        """Run all queued jobs once and wait for them. Drop jobs that pause."""
+        """Run all queued writes once and wait for them. Drop writes that pause for a retry."""
         self._last_round = True
         for handle in self._paused:
             handle.cancel()
@@ -122,7 +133,7 @@ class WritePool:
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """Drop queued and future jobs, and cancel running ones."""
+        """Drop queued and future writes, and cancel running ones."""
         self._closed = True
         self._heap.clear()
         for handle in self._paused:
@@ -138,19 +149,36 @@ class WritePool:
         self._quiet.clear()
         self._employ()
 
+    @property
+    def _runnable(self) -> bool:
+        """Whether the most urgent job waits for no record."""
+        if not self._heap:
+            return False
+        urgency, number, _ = self._heap[0]
+        return not self._records or urgency < Urgency.STATUS or number < min(self._records)
+
+    def _record_done(self, number: int) -> None:
+        """Let the jobs run that waited for a record, also after a failure."""
+        if number in self._records:
+            self._records.discard(number)
+            if self._runnable and not self._closed:
+                for _ in self._heap:
+                    self._employ()
+
     def _employ(self) -> None:
         if len(self._workers) < self.window:
             self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
         try:
-            while self._heap and len(self._workers) <= self.window:
+            while self._runnable and len(self._workers) <= self.window:
                 entry = heapq.heappop(self._heap)
                 self._running += 1
                 try:
                     pause = await self._call(entry[2])
                 finally:
                     self._running -= 1
+                    self._record_done(entry[1])
                 if pause is not None and self._last_round:
                     self.dropped += 1
                 elif pause is not None:
@@ -166,7 +194,7 @@ class WritePool:
 
     def _widen(self) -> None:
         self._window = min(float(self._concurrency), self._window + 1 / self._window)
-        if self._heap:
+        if self._runnable:
             self._employ()
 
     async def _call(self, job: Job) -> float | None:
@@ -193,7 +221,7 @@ class WritePool:
 
 
 class PooledClient:
-    """Client whose writes run in a pool, after more urgent ones."""
+    """API client whose writes run in a pool, after more urgent ones."""
 
     def __init__(self, client: KubeClient, pool: WritePool, urgency: Urgency) -> None:
         self._client = client
@@ -213,11 +241,12 @@ class PooledClient:
         return await self._in_turn(lambda: self._client.delete(path, uid=uid, propagation=propagation))
 
     async def get(self, path: str) -> Any:
-        """Read at once, outside of the pool."""
+        """Send a GET at once, outside of the pool."""
         return await self._client.get(path)
 
     async def _in_turn(self, write: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a write in the pool and return or raise its result. A dropped write (at exit) never returns."""
+        """Run a write in the pool and return its result or raise its error. A dropped write (at exit) never
+        returns."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         async def job() -> None:

@@ -1,4 +1,4 @@
-"""Copies of the hub's pods and PodGroups for member clusters, and the state that is read back from them."""
+"""Copies of the hub's pods and PodGroups for member clusters, and the state of these copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def pod_copy(pod: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
-    """Return the gated copy of a pod; only the pod's own spec can end or delete it."""
+    """Return the gated copy of a pod for a member cluster; only the pod's own spec can end or delete it."""
     spec = {key: value for key, value in pod["spec"].items() if key not in _OF_THE_CLUSTER}
     if not spec.get("priorityClassName"):
         spec.pop("priorityClassName", None)
@@ -50,7 +50,8 @@ def pod_copy(pod: Json, origin: str, dispatch_uid: str, epoch: int, policy: Lost
 
 
 def group_copy(group: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy, ended: int) -> Json:
-    """Return the copy of a PodGroup; `ended` members have ended in other clusters and are not started again."""
+    """Return the copy of a PodGroup for a member cluster; `ended` members have ended in other clusters and are not
+    started again."""
     spec = dict(group.get("spec") or {})
     min_member = spec.get("minMember")
     if isinstance(min_member, int) and ended:
@@ -64,7 +65,7 @@ def group_copy(group: Json, origin: str, dispatch_uid: str, epoch: int, policy: 
 
 
 def copy_metadata(source: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
-    """Return name, labels and annotations of a copy, with the marks of its origin."""
+    """Return name, labels and annotations of a copy, with annotations that identify its original at the hub."""
     metadata = source["metadata"]
     own = {ORIGIN_UID: metadata["uid"], EPOCH: str(epoch), WHEN_LOST: policy.value}
     return {
@@ -82,13 +83,14 @@ def _theirs(entries: object) -> dict[str, str]:
 
 
 def copy_labels(origin: str, dispatch_uid: str) -> dict[str, str]:
-    """Return the labels of copies and of the pods of copied jobs."""
+    """Return the labels of copies in member clusters and of the pods of copied jobs."""
     managed = "app.kubernetes.io/managed-by"
     return {managed: LABELS[managed], ORIGIN_LABEL: origin, DISPATCH_LABEL: dispatch_uid}
 
 
 def _drop_token_volumes(spec: Json) -> None:
-    """Remove the volumes with tokens of the hub's API server; the member's API server adds its own."""
+    """Remove the volumes with tokens of the hub's API server from a copied pod; the member's API server adds its
+    own."""
     volumes = [v for v in spec.get("volumes") or () if not str(v.get("name", "")).startswith(_TOKEN_VOLUME)]
     spec["volumes"] = volumes
     for key in ("containers", "initContainers"):
@@ -107,20 +109,21 @@ def _drop_token_volumes(spec: Json) -> None:
 
 
 def startable(copy: Json) -> Json:
-    """Return the copy without its gate, for a question about its start."""
+    """Return the copy without its scheduling gate, for a forecast of its start."""
     spec = {key: value for key, value in copy["spec"].items() if key != "schedulingGates"}
     metadata = {key: value for key, value in copy["metadata"].items() if key != "finalizers"}
     return {**copy, "metadata": metadata, "spec": spec}
 
 
 def waits_for_hub(pod: Json) -> bool:
-    """Return whether the dispatch gate is the only gate; all other gates must be removed before a pod is copied."""
+    """Return whether the dispatch gate is a pod's only gate; all other gates must be removed before a pod is
+    copied."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return [gate.get("name") for gate in gates if isinstance(gate, Mapping)] == [DISPATCH_GATE]
 
 
 def has_gate(pod: Json) -> bool:
-    """Return whether the pod has the dispatch gate."""
+    """Return whether a pod has the dispatch gate."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return any(isinstance(gate, Mapping) and gate.get("name") == DISPATCH_GATE for gate in gates)
 
@@ -130,7 +133,7 @@ def ended(pod: Json) -> bool:
 
 
 def copy_view(pod: Json, origin: Json | None) -> CopyView:
-    """Return the state of a copy, compared with the pod at the hub if that exists."""
+    """Return the state of a pod's copy, compared with the pod at the hub if that exists."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     deleting = metadata.get("deletionTimestamp") is not None
@@ -154,7 +157,7 @@ def copy_view(pod: Json, origin: Json | None) -> CopyView:
 
 
 def mirrored(status: Mapping[str, Any]) -> Json:
-    """Return the status fields of a copy that are mirrored to the pod."""
+    """Return the status fields of a copy that the hub writes to the original pod."""
     return {key: value for key in _MIRRORED if (value := status.get(key))}
 
 

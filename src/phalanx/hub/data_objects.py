@@ -1,4 +1,5 @@
-"""Data requirements of gangs: required and preferred data sets, claims on data sources, and stage-in objects.
+"""Data requirements of gangs: required and preferred data sets, claims on data sources, and objects that load data
+first (stage-in).
 
 DataSource and DataSourceClaim are volcano-global's (`datadependency.volcano.sh`): read, never written. A claim
 restricts the clusters of its workload to the clusters of the source that matches it by system, type, name and
@@ -40,7 +41,7 @@ _MOST_MESSAGE = 300
 
 
 class DataNeeds(msgspec.Struct, frozen=True):
-    """Data requirements of a gang.
+    """Data requirements of a gang for the choice of its cluster.
 
     `required` and `preferred` are names of data sets. `claimed` has the data source of each claim and the clusters
     that hold it. `waits_for` describes the first incomplete requirement, "" for none; `reason` is its code.
@@ -54,17 +55,17 @@ class DataNeeds(msgspec.Struct, frozen=True):
 
     @property
     def anywhere(self) -> bool:
-        """Return whether the gang has no data requirement."""
+        """Whether the gang has no data requirement, so that any cluster has its data."""
         return not (self.required or self.preferred or self.claimed)
 
 
 class HeldData(msgspec.Struct, frozen=True):
-    """Data sets of a member cluster with their sizes in bytes; 1 for an unknown size."""
+    """Data sets that a member cluster stores, with their sizes in bytes; 1 for an unknown size."""
 
     sizes: Mapping[str, int]
 
     def refusal(self, cluster: str, needs: DataNeeds) -> str:
-        """Return the reason why the cluster lacks required data; "" if it has all."""
+        """Return the reason why a member cluster lacks required data; "" if it has all."""
         missing = [name for name in needs.required if name not in self.sizes]
         if missing:
             return printable(f"does not hold data set {', '.join(missing)}", _MOST_MESSAGE)
@@ -73,7 +74,7 @@ class HeldData(msgspec.Struct, frozen=True):
 
 
 def held_data(spec: Json) -> HeldData:
-    """Return the data sets of a MemberCluster's spec, without unreadable entries."""
+    """Return the data sets that a MemberCluster's spec lists, without unreadable entries."""
     sizes: dict[str, int] = {}
     for entry in spec.get("dataSets") or ():
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
@@ -89,7 +90,8 @@ def bytes_to_move(cluster: HeldData, others: Iterable[HeldData], needs: DataNeed
 
 
 class DataObjects:
-    """Claims, sources and stage-in objects of the hub's API; `job` returns a batch Job by namespace and name."""
+    """Data source claims, data sources and stage-in objects of the hub's API; `job` returns a batch Job by
+    namespace and name."""
 
     def __init__(self, job: Callable[[str, str], StoredObject | None]) -> None:
         self._job = job
@@ -99,7 +101,7 @@ class DataObjects:
         self._sets: ObjectStore[StoredObject] = ObjectStore(read_object)
 
     def reflectors(self, client: KubeClient, failures: Failures) -> Iterator[Reflector[bytes]]:
-        """Yield the reflectors; the CRDs belong to other projects and are optional."""
+        """Yield the reflectors of the data objects; the CRDs belong to other projects and are optional."""
         for resource, store in (
             (DATA_SOURCES, self.sources),
             (DATA_SOURCE_CLAIMS, self.claims),
@@ -136,7 +138,7 @@ class DataObjects:
         )
 
     def _claims(self, api_version: str, kind: str, group: StoredObject) -> list[StoredObject]:
-        """Return the claims for a workload or its controller, from its own namespace only.
+        """Return the data source claims for a workload or its controller, from its own namespace only.
 
         A user with write access to a namespace can restrict only workloads of that namespace.
         """
@@ -153,7 +155,7 @@ class DataObjects:
         return sorted(claims, key=lambda claim: claim.name)
 
     def _source(self, claim: StoredObject) -> StoredObject | None:
-        """Return the bound source if it matches the claim, else the first match by name."""
+        """Return the data source that a claim is bound to if it matches the claim, else the first match by name."""
         spec = claim.document.get("spec") or {}
         identity = _joined(spec, "system", "dataSourceType", "dataSourceName")
         sources = sorted(self.sources.of(identity), key=lambda source: source.name) if identity else []
@@ -161,7 +163,7 @@ class DataObjects:
         return next((source for source in sources if source.name == bound), sources[0] if sources else None)
 
     def _incomplete(self, namespace: str, text: str) -> str:
-        """Return the reason why one entry of STAGE_IN is incomplete; "" for a complete one."""
+        """Return the reason why a stage-in object of an annotation entry has not loaded its data; "" if it has."""
         word, _, name = text.partition("/")
         kind = STAGE_IN_KINDS.get(word.lower())
         if kind is None or not name:
@@ -174,18 +176,18 @@ class DataObjects:
         store = self._loads if kind is DATA_LOADS else self._sets
         stage_in_object = store.get((namespace, name))
         if stage_in_object is None:
-            return f"{label} stages its data in, and does not exist"
+            return f"{label}, which loads data for the gang, does not exist"
         phase = (stage_in_object.document.get("status") or {}).get("phase")
         if phase == "Failed":
-            return f"{label} should have staged its data in, and has failed"
+            return f"{label} has failed to load its data"
         # A Dataset is Bound once its cache can serve; a DataLoad is Complete once its cache is filled.
         done = phase == ("Complete" if kind is DATA_LOADS else "Bound")
-        return "" if done else f"{label} has not staged its data in yet ({printable(phase or 'no phase', 40)})"
+        return "" if done else f"{label} has not loaded its data yet ({printable(phase or 'no phase', 40)})"
 
 
 def _job_incomplete(label: str, job: StoredObject | None) -> str:
     if job is None:
-        return f"{label} stages its data in, and does not exist"
+        return f"{label}, which loads data for the gang, does not exist"
     conditions = (job.document.get("status") or {}).get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, dict) and condition.get("status") == "True":
@@ -193,8 +195,8 @@ def _job_incomplete(label: str, job: StoredObject | None) -> str:
                 return ""
             if condition.get("type") == "Failed":
                 detail = printable(condition.get("message") or condition.get("reason") or "", 150)
-                return f"{label} should have staged its data in, and has failed: {detail}"
-    return f"{label} has not staged its data in yet"
+                return f"{label} has failed to load its data: {detail}"
+    return f"{label} has not loaded its data yet"
 
 
 def _identity(source: StoredObject) -> str:
@@ -202,7 +204,7 @@ def _identity(source: StoredObject) -> str:
 
 
 def _joined(spec: Json, *keys: str) -> str:
-    """Return the identity of a source or of a claim's target; "" if a part is missing."""
+    """Return the identity of a data source or of a claim's target; "" if a part is missing."""
     parts = [spec.get(key) for key in keys]
     if not all(isinstance(part, str) and part for part in parts):
         return ""
@@ -213,7 +215,8 @@ def _joined(spec: Json, *keys: str) -> str:
 
 
 def _workload(claim: StoredObject) -> str:
-    """Return the index key of a claim's workload in the claim's namespace; "" for any other claim."""
+    """Return the index key of the workload that a data source claim names in its namespace; "" for any other
+    claim."""
     workload = (claim.document.get("spec") or {}).get("workload")
     if not isinstance(workload, dict) or workload.get("namespace") not in (None, "", claim.namespace):
         return ""
@@ -231,7 +234,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _size(value: object) -> int:
-    """Return a size in bytes; 1 for an unknown size."""
+    """Return the size of a data set in bytes; 1 for an unknown size."""
     try:
         return max(1, parse_quantity(value)) if value is not None else 1
     except (QuantityError, OverflowError):

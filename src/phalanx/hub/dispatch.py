@@ -1,4 +1,4 @@
-"""Dispatch record of one gang: its cluster, its epoch, and exactly the copies that are free to start."""
+"""Dispatch record of one gang: its member cluster, its epoch, and exactly the copies that can start."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GangReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False):
-    """Grant for one pod: its name, its uid at the hub, and the uid of the copy that is free to start."""
+    """Grant for one pod: its name, its uid at the hub, and the uid of the copy that can start."""
 
     name: str
     origin_uid: str
@@ -48,7 +48,7 @@ class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False)
 
 
 class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
-    """Ended epoch.
+    """Ended epoch of a dispatch, with its outcome.
 
     Outcomes: Withdrawn (all copies are deleted), SpillOver (withdrawn for an earlier start in another cluster),
     Refused (the cluster rejects the copies), Silent (the cluster did not answer before anything was granted), Lost
@@ -63,7 +63,8 @@ class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ForecastAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Answer of one cluster: the start that it forecasts (`start`, RFC 3339), or the reason why there is none."""
+    """Forecast of one member cluster: the start of the gang (`start`, RFC 3339), or the reason why there is
+    none."""
 
     cluster: str
     start: str = ""
@@ -71,7 +72,7 @@ class ForecastAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Status of a dispatch.
+    """Status of a Dispatch.
 
     `epoch` counts the choices of a cluster; a copy starts only under the newest epoch, and only in phase Granted.
     `unknown_since` is the time since when the cluster has not answered. `promised` is the start that the cluster
@@ -94,7 +95,7 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     conditions: tuple[dict[str, Any], ...] = ()
 
     def moved(self, phase: Phase, now: int, **fields: Any) -> DispatchStatus:
-        """Return this status in another phase as of `now`, with its own `reason` and `message`."""
+        """Return this status in another phase as of `now`, with the new phase's `reason` and `message`."""
         fresh = {"reason": "", "message": "", "unknown_since": "", **fields}
         return msgspec.structs.replace(self, phase=phase.value, since=format_time(now), **fresh)
 
@@ -120,7 +121,7 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class Dispatch(msgspec.Struct, frozen=True):
-    """Dispatch object; `version` is its resourceVersion, and a write must be based on it."""
+    """Dispatch object of a gang; `version` is its resourceVersion, and a write must be based on it."""
 
     namespace: str
     name: str
@@ -163,7 +164,7 @@ _DECODER = msgspec.json.Decoder(_Object)
 
 
 def read_dispatch(raw: bytes) -> Dispatch:
-    """Return a Dispatch. Raises msgspec.ValidationError for an object that no hub has written: it is ignored."""
+    """Decode a Dispatch. Raises msgspec.ValidationError for an object that no hub has written: it is ignored."""
     decoded = _DECODER.decode(raw)
     if decoded.status.phase not in {phase.value for phase in Phase} or decoded.status.epoch < 0:
         raise msgspec.ValidationError("invalid status.phase or status.epoch")
@@ -181,12 +182,12 @@ def read_dispatch(raw: bytes) -> Dispatch:
 
 
 def dispatch_name(gang: str, uid: str) -> str:
-    """Return the name of the dispatch of a gang's uid: a new gang with an old name has another record."""
+    """Return the name of the Dispatch for a gang's uid: a new gang with an old name has another record."""
     return f"{gang[:230].rstrip('-.')}-{uid.replace('-', '')[:10].lower()}"
 
 
 def new_dispatch(namespace: str, gang: GangReference) -> dict[str, Any]:
-    """Return the manifest of a new dispatch."""
+    """Return the manifest of a new Dispatch for a gang."""
     return {
         "apiVersion": DISPATCHES.api_version,
         "kind": DISPATCHES.kind,
@@ -201,7 +202,7 @@ def new_dispatch(namespace: str, gang: GangReference) -> dict[str, Any]:
 
 
 def with_status(dispatch: Dispatch, status: DispatchStatus) -> dict[str, Any]:
-    """Return the object for a status update; the API server answers 409 for an outdated version."""
+    """Return the Dispatch with a new status for an update; the API server answers 409 for an outdated version."""
     return {
         "apiVersion": DISPATCHES.api_version,
         "kind": DISPATCHES.kind,

@@ -1,4 +1,4 @@
-"""Summary of a Dispatch for users: the cluster, all clusters' answers, the smallest helpful change."""
+"""Summary of a Dispatch for users: the cluster, all clusters' forecasts, the smallest helpful change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _HELP = {
 
 
 class ClusterAnswer(msgspec.Struct, kw_only=True):
-    """Answer of one cluster; `start` (RFC 3339) is "" without a start, and `message` then explains the reason."""
+    """Forecast of one member cluster for users; `start` (RFC 3339) is "" without a start, and `message` then
+    explains the reason."""
 
     cluster: str
     start: str = ""
@@ -24,7 +25,7 @@ class ClusterAnswer(msgspec.Struct, kw_only=True):
 
 
 class EndedAttempt(msgspec.Struct, kw_only=True):
-    """Ended epoch and its outcome."""
+    """Ended epoch of a Dispatch and its outcome, for users."""
 
     epoch: int
     cluster: str
@@ -34,7 +35,7 @@ class EndedAttempt(msgspec.Struct, kw_only=True):
 
 
 class DispatchAnswer(msgspec.Struct, kw_only=True):
-    """Summary of a dispatch.
+    """Summary of a Dispatch for users.
 
     `gang` is namespace/name. `promised` is the start that its cluster forecast. `unknownSince` is the time since
     when the cluster has not answered, "" while it answers. `change` is the smallest helpful change.

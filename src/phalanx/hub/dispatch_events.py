@@ -1,4 +1,4 @@
-"""Events that tell users about the dispatch of their objects, recorded on the objects themselves."""
+"""Events about the dispatch of users' objects, recorded on these objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DispatchEvents:
         self._recorded: dict[str, str] = {}
 
     def job_seen(self, resource: Resource, job: StoredObject) -> None:
-        """Record why a job for the hub is not dispatched."""
+        """Record why a job that is meant for the hub is not dispatched."""
         kind = job_kind(resource.api_version, resource.kind)
         if kind is not None:
             problem = refusal(kind, job.document)
@@ -37,7 +37,7 @@ class DispatchEvents:
             self._recorder.record(about, reason="NotDispatched", action="Dispatch", note=note, type="Warning")
 
     def moved(self, record: Dispatch, status: DispatchStatus) -> None:
-        """Record the transition of a record."""
+        """Record the phase change of a Dispatch as an event on the gang."""
         reason, note, kind = _event(record, status)
         if not reason:
             return
@@ -52,7 +52,7 @@ class DispatchEvents:
 
 
 def _event(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
-    """Return reason, note and type of the event; no reason if there is no event."""
+    """Return reason, note and type of the event about a Dispatch's phase change; no reason if there is no event."""
     before, where = record.status, f"cluster {printable(status.cluster or record.status.cluster, 100)}"
     message = printable(status.message)
     if status.unknown_since and not before.unknown_since:

@@ -1,4 +1,4 @@
-"""Dispatcher: observes each gang, asks the protocol for its next steps, and executes them."""
+"""Dispatcher: observes each gang, requests the next steps from the protocol, and executes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AGAIN = 2.0
 
 
 class Dispatcher:
-    """Executor of the protocol for all gangs.
+    """Executor of the dispatch protocol for all gangs.
 
     `connections` are the member clusters by name, `specs` the specs of their MemberClusters. `choose` is called
     with a gang that needs a cluster. `left` is called with a cluster and the uid of a record that has left it.
@@ -69,7 +69,8 @@ class Dispatcher:
         self._jobs = JobWrites(client, objects, origin, self._refused)
 
     async def look(self, gang_uid: str) -> float | None:
-        """Execute the next steps of a gang; return the seconds until the next call, None to wait for a change.
+        """Execute the next protocol steps of a gang; return the seconds until the next call, None to wait for a
+        change.
 
         Raises ApiError, ConnectionLost.
         """
@@ -100,7 +101,8 @@ class Dispatcher:
         return _AGAIN
 
     async def refuse(self, key: Key) -> float | None:
-        """Write into a pod's status that it is not dispatched, and the fix. Raises ApiError, ConnectionLost."""
+        """Write into a gated pod's status that it is not dispatched, and the fix. Raises ApiError,
+        ConnectionLost."""
         pod = self._objects.pods.get(key)
         if pod is None or group_of(pod) is not None:
             return None
@@ -189,7 +191,7 @@ class Dispatcher:
         return True
 
     async def write(self, record: Dispatch, status: DispatchStatus) -> bool:
-        """Write a status; return whether it was based on the newest version."""
+        """Write the status of a Dispatch; return whether it was based on the newest version."""
         path = DISPATCHES.path(record.namespace, record.name, "status")
         try:
             body = msgspec.json.encode(await self._client.replace(path, with_status(record, status)))
@@ -326,7 +328,7 @@ class Dispatcher:
         await expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
 
     async def _write_pod(self, record: Dispatch, name: str, uid: str, status: Json) -> None:
-        """Write the status of a pod at the hub, based on the seen version."""
+        """Write the status of a pod at the hub, based on the version that was read."""
         pod = self._objects.pods.get((record.namespace, name))
         if pod is None or pod.uid != uid:
             return
@@ -354,7 +356,7 @@ class Dispatcher:
             self._objects.pods.put((record.namespace, name), msgspec.json.encode(answer))
 
     async def _remove(self, record: Dispatch) -> None:
-        """Delete the record and remove its finalizer, both based on the read version."""
+        """Delete a Dispatch and remove its finalizer, both based on the read version."""
         path = DISPATCHES.path(record.namespace, record.name)
         precise = {"uid": record.uid, "resourceVersion": record.version}
         if not record.deleting:
@@ -368,7 +370,7 @@ class Dispatcher:
 
 
 def _advice(owners: Sequence[Json]) -> str:
-    """Return the advice for owners of such pods."""
+    """Return the advice for gated pods that have such owners and no PodGroup."""
     for kind in (known for known in JOB_KINDS if any(owner.get("kind") == known.name for owner in owners)):
         field = ".".join(kind.managed_by)
         note = f" and the annotation {DISPATCH}" if kind.accepts == MULTIKUEUE else ""

@@ -1,4 +1,4 @@
-"""Objects of the hub's own API: PodGroups, pods with the dispatch gate, jobs, and the records."""
+"""Objects in the hub's own API: PodGroups, pods with the dispatch gate, jobs, and Dispatches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GroupKey = tuple[int, str, str]
 
 
 class HubObjects:
-    """Stores of the hub's objects.
+    """Stores of the objects in the hub's own API.
 
     `refused` is called with a gated pod without a group that can be dispatched. `job_seen` is called with each job
     of a kind that can be dispatched, or is known not to be. `changed` is called with the uid of a changed gang's
@@ -92,16 +92,16 @@ class HubObjects:
     # -- queries -------------------------------------------------------------------------------------------
 
     def record(self, gang_uid: str) -> Dispatch | None:
-        """Return the record of a gang, the oldest if a user has created a second."""
+        """Return the Dispatch of a gang, the oldest if a user has created a second one."""
         records = sorted(self.records.of(gang_uid), key=lambda record: (record.created, record.uid))
         return records[0] if records else None
 
     def gang_of(self, dispatch_uid: str) -> str:
-        """Return the uid of the gang of a record; "" for an unknown record."""
+        """Return the uid of the gang that a Dispatch concerns; "" for an unknown Dispatch."""
         return self._gang_of.get(dispatch_uid, "")
 
     def gangs(self) -> Iterator[str]:
-        """Yield the uids of all gangs and of the gangs of all records."""
+        """Yield the uids of all gangs at the hub and of the gangs of all Dispatches."""
         for store in self.groups:
             for group in store.values():
                 yield group.uid
@@ -109,7 +109,7 @@ class HubObjects:
             yield record.gang.uid
 
     def group(self, gang_uid: str) -> tuple[GangKind, StoredObject] | None:
-        """Return the PodGroup or the job of a gang."""
+        """Return the PodGroup or the job of a gang by the gang's uid."""
         for kind, store in zip(GROUP_KINDS, self.groups, strict=True):
             for group in store.of(gang_uid):
                 if group.document["metadata"].get("deletionTimestamp") is None:
@@ -117,7 +117,7 @@ class HubObjects:
         return self.job(gang_uid)
 
     def job(self, uid: str) -> tuple[JobKind, StoredObject] | None:
-        """Return a job that is managed by the hub."""
+        """Return a job that the hub dispatches, by its uid."""
         for kind, store in self.jobs:
             for job in store.of(uid):
                 if job.document["metadata"].get("deletionTimestamp") is None and is_left(kind, job.document):
@@ -136,7 +136,7 @@ class HubObjects:
         return store.get((namespace, name))
 
     def members(self, kind: GangKind, group: StoredObject) -> Iterable[StoredObject]:
-        """Return the gated pods of a group by name. A job is its own only member."""
+        """Return the gated pods of a PodGroup by name. A job is its own only member."""
         if isinstance(kind, JobKind):
             return [group]
         key = _text(GROUP_KINDS.index(kind), group.namespace, group.name)
@@ -168,7 +168,8 @@ class HubObjects:
         )
 
     def _job_view(self, kind: JobKind, job: StoredObject) -> OriginGang:
-        """Return a job as a gang; a suspended job is not dispatched, and its granted copy is suspended."""
+        """Return a job as a gang of the hub; a suspended job is not dispatched, and its granted copy is
+        suspended."""
         end, record = job_end(kind, job.document), self.record(job.uid)
         nowhere = record is None or record.phase in (Phase.PENDING, Phase.COPYING)
         return OriginGang(
@@ -222,7 +223,7 @@ def reference(kind: GangKind, group: StoredObject) -> GangReference:
 
 
 def group_of(pod: StoredObject) -> GroupKey | None:
-    """Return the group of a pod; None if it has no group of a dispatched kind."""
+    """Return the PodGroup that a pod names; None if it names none of a dispatched kind."""
     for index, kind in enumerate(GROUP_KINDS):
         if name := kind.group_of(pod.document["metadata"]):
             return index, pod.namespace, name
@@ -248,7 +249,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _policy(text: str) -> LostPolicy:
-    """Return the policy for lost clusters; Wait without a valid one."""
+    """Return the policy for gangs in lost clusters that an annotation states; Wait without a valid one."""
     try:
         return LostPolicy(text or LostPolicy.WAIT.value)
     except ValueError:
@@ -265,7 +266,7 @@ def _seconds(text: str) -> int:
 
 
 def records_by_uid(items: Iterable[object]) -> dict[str, Dispatch]:
-    """Return the records of an API list by uid. Raises msgspec.ValidationError for an unreadable one.
+    """Return the Dispatches of an API list by uid. Raises msgspec.ValidationError for an unreadable one.
 
     Then no copy must be deleted as stale.
     """

@@ -1,4 +1,4 @@
-"""Names that the hub writes on objects, here and in member clusters, and the kinds that it handles."""
+"""Names that the hub writes on objects, here and in member clusters, and the kinds that it dispatches."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespa
 
 
 class DispatchedGroupKind(msgspec.Struct, frozen=True):
-    """Kind of PodGroup that can be dispatched. Its pods name it in the label `label` or one of `annotations`."""
+    """Kind of PodGroup that the hub can dispatch. Its pods name it in the label `label` or one of `annotations`."""
 
     resource: Resource
     label: str = ""
     annotations: tuple[str, ...] = ()
 
     def group_of(self, metadata: dict[str, object]) -> str:
-        """Return the PodGroup's name in the metadata of a pod; "" without one of this kind."""
+        """Return the name of the PodGroup of this kind that a pod's metadata contain; "" without one."""
         labels, annotations = metadata.get("labels"), metadata.get("annotations")
         if self.label and isinstance(labels, dict) and isinstance(name := labels.get(self.label), str):
             return name

@@ -1,4 +1,4 @@
-"""API objects as they arrived, unparsed, with common accessors."""
+"""API objects as undecoded documents, with common accessors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Json = dict[str, Any]
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """API object; the metadata of `document` has a name, a uid and a resourceVersion as text."""
+    """API object as the hub stores it; the metadata of `document` has a name, a uid and a resourceVersion as
+    text."""
 
     document: Json
 
@@ -42,7 +43,7 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 def read_object(raw: bytes) -> StoredObject | None:
-    """Return the object; None if it is not an object or lacks a required part.
+    """Decode an API object; return None if it is not an object or lacks a required part.
 
     Optional parts of another type than in Kubernetes are removed.
     """
@@ -68,6 +69,6 @@ def read_object(raw: bytes) -> StoredObject | None:
 
 
 def printable(value: object, most: int = 300) -> str:
-    """Return a foreign value as one printable line of at most `most` characters."""
+    """Return a text of another cluster as one printable line of at most `most` characters."""
     text = "".join(character if character.isprintable() else " " for character in str(value)[: most + 1])
     return text if len(text) <= most else text[: most - 3] + "..."

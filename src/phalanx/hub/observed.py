@@ -1,4 +1,4 @@
-"""Observed state of a gang, of its copies, and of their clusters."""
+"""Observed state of a gang at the hub, of its copies, and of their clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RERUN_SECONDS = 900
 
 
 class LostPolicy(enum.Enum):
-    """Policy for a gang in a cluster that does not answer.
+    """Policy for a gang in a member cluster that does not answer.
 
     Wait: do nothing. Rerun: start the gang in another cluster after a time; it possibly runs twice. Stop: the
     cluster's own scheduler ends the gang after the hub's lease has expired there; then the gang is started in
@@ -27,7 +27,7 @@ class LostPolicy(enum.Enum):
     STOP = "Stop"
 
     def gives_up_after(self, rerun_after: int) -> int | None:
-        """Return the seconds without an answer after which the gang is given up; None for never."""
+        """Return the seconds without an answer after which the gang in the cluster is given up; None for never."""
         match self:
             case LostPolicy.WAIT:
                 return None
@@ -38,7 +38,7 @@ class LostPolicy(enum.Enum):
 
 
 class OriginPod(msgspec.Struct, frozen=True):
-    """Pod at the hub with the dispatch gate only; `ended` follows from its status."""
+    """Pod at the hub that has only the dispatch gate; `ended` is derived from its status."""
 
     name: str
     uid: str
@@ -47,7 +47,7 @@ class OriginPod(msgspec.Struct, frozen=True):
 
 
 class OriginGang(msgspec.Struct, frozen=True):
-    """PodGroup at the hub with its pods.
+    """PodGroup at the hub with its pods, or a job.
 
     `clusters` are the allowed clusters, empty for all. `recall` is the reason to recall the gang unless it has
     started.
@@ -64,17 +64,17 @@ class OriginGang(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Return whether there are enough pods, including ended ones, and not all have ended."""
+        """Whether the gang has enough pods, including ended ones, and not all have ended."""
         return len(self.pods) >= self.min_member and not self.ended
 
     @property
     def ended(self) -> bool:
-        """Return whether all pods have ended."""
+        """Whether all pods of the gang have ended."""
         return all(pod.ended for pod in self.pods)
 
 
 class CopyView(msgspec.Struct, frozen=True):
-    """Copy of a pod or job in a cluster.
+    """Copy of a pod or job in a member cluster.
 
     `over`: no container runs or will run. `held`: the finalizer is still set. `news`: the object at the hub has
     another status. `hold`: a granted copy has to be gated again, because the job at the hub is suspended. `bound`:
@@ -98,12 +98,12 @@ class CopyView(msgspec.Struct, frozen=True):
 
     @property
     def stopped(self) -> bool:
-        """Return whether the copy failed because it was deleted; the gang's work is not finished."""
+        """Whether the copy failed because it was deleted; the gang's work is not finished."""
         return self.failed and self.deleting
 
     @property
     def started(self) -> bool:
-        """Return whether the copy possibly ran; a copy that is deleted without a node has not and never will."""
+        """Whether the copy possibly ran; a copy that is deleted without a node has not run and never will."""
         return self.bound or self.ended
 
     @property

@@ -58,7 +58,7 @@ class HubProcess(LeadingService):
         self._estimates.close()
 
     def _member_client(self, config: ClusterConfig, max_connections: int) -> KubeClient:
-        """Return a client of a member cluster with a limited answer size."""
+        """Return an API client of a member cluster with a limited answer size."""
         bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
         return KubeClient(
             bounded, user_agent="phalanx-hub", max_connections=max_connections, transports=self._transports

@@ -1,4 +1,4 @@
-"""Protocol of the hub: a pure function from a gang's record and observed state to the next writes.
+"""Protocol of the hub: a pure function from a gang's Dispatch and observed state to the next writes.
 
 The rules that let no two clusters run one gang (docs/decisions/020-one-record-one-grant.md):
 
@@ -33,21 +33,22 @@ class CreateRecord(msgspec.Struct, frozen=True):
 
 
 class RemoveRecord(msgspec.Struct, frozen=True):
-    """Step: remove the finalizer and the record; no copy exists in any cluster."""
+    """Step: remove the finalizer of a Dispatch and delete it; no copy exists in any cluster."""
 
 
 class Choose(msgspec.Struct, frozen=True):
-    """Step: choose a cluster; then `chosen` is the status to write."""
+    """Step: choose a member cluster; then `chosen` is the status to write."""
 
 
 class WriteStatus(msgspec.Struct, frozen=True):
-    """Step: write the status by compare-and-swap."""
+    """Step: write the status of a Dispatch by compare-and-swap."""
 
     status: DispatchStatus
 
 
 class CreateGroup(msgspec.Struct, frozen=True):
-    """Step: create a copy of the PodGroup in the record's cluster and epoch, as for all steps below."""
+    """Step: create a copy of the PodGroup in the Dispatch's cluster and epoch (this cluster is meant in all steps
+    below)."""
 
 
 class CreateCopy(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class ReleaseCopy(msgspec.Struct, frozen=True):
 
 
 class MirrorStatus(msgspec.Struct, frozen=True):
-    """Step: write the status of this copy to the pod at the hub."""
+    """Step: write the status of this copy to the original pod at the hub."""
 
     name: str
     origin_uid: str
@@ -134,7 +135,7 @@ Step: TypeAlias = (
 def next_steps(
     record: Dispatch | None, gang: OriginGang | None, clusters: Mapping[str, ClusterView], now: int
 ) -> Sequence[Step]:
-    """Return the next writes for a gang, in any order; none if it has to wait.
+    """Return the next writes for a gang of the hub, in any order; none if it has to wait.
 
     `gang` is None when the PodGroup of the record's uid is deleted. `now` is in seconds since the epoch.
     """
@@ -172,25 +173,26 @@ def next_steps(
 
 
 def status_names(status: DispatchStatus, origin_uid: str) -> bool:
-    """Return whether the grant names a copy of this pod."""
+    """Return whether the grant of a Dispatch names a copy of this pod."""
     return any(copy.origin_uid == origin_uid for copy in status.granted)
 
 
 def chosen(status: DispatchStatus, cluster: str, now: int, promised: str = "") -> DispatchStatus:
-    """Return the status after the choice of a cluster; `promised` (RFC 3339) is the start that it forecast."""
+    """Return the status of a Dispatch after the choice of a cluster; `promised` (RFC 3339) is the start that it
+    forecast."""
     fresh = {"granted": (), "succeeded": 0, "failed": 0, "promised": promised}
     return status.moved(Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, **fresh)
 
 
 def withdrawn(status: DispatchStatus, now: int) -> DispatchStatus:
-    """Return the status after a fresh list has shown no copy of a record in Withdrawing."""
+    """Return the status of a withdrawing Dispatch after a fresh list has shown no copy."""
     if status.reason == SPILL_OVER:
         return status.ended_attempt(SPILL_OVER, status.message, now)
     return status.ended_attempt("Withdrawn", status.reason, now)
 
 
 def not_started(status: DispatchStatus, cluster: ClusterView | None) -> bool:
-    """Return whether all granted copies exist and none has a node, as far as observed."""
+    """Return whether all granted copies of a gang exist and none has a node, as far as observed."""
     if cluster is None or cluster.copies is None or not status.granted:
         return False
     granted_copies = [cluster.copies.get(grant.uid) for grant in status.granted]
@@ -338,7 +340,7 @@ def _ended(status: DispatchStatus, gang: OriginGang, now: int) -> DispatchStatus
 
 
 def _silent(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
-    """Return the steps for a silent cluster.
+    """Return the protocol steps for a gang in a cluster that does not answer.
 
     Only an unreachable one counts as lost; one that rejects the hub does not.
     """
@@ -374,14 +376,14 @@ def _withdrawing(gang: OriginGang | None, cluster: ClusterView | None) -> Sequen
 
 
 def clear(copy: CopyView) -> list[Step]:
-    """Return the steps that delete a copy; none while its kubelet ends it."""
+    """Return the protocol steps that delete a copy; none while its kubelet ends it."""
     if not copy.deleting:
         return [DeleteCopy(copy.name, copy.uid)]
     return [ReleaseCopy(copy.name, copy.uid)] if copy.over and copy.held else []
 
 
 def stale(copy: CopyView, cluster: str, record: Dispatch | None) -> bool:
-    """Return whether a copy is left over from an old epoch.
+    """Return whether a copy in a cluster is left over from an old epoch.
 
     `record` must be read after the copy was seen; None if the record no longer exists.
     """

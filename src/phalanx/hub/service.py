@@ -34,7 +34,7 @@ _BUSY = 0.2
 
 
 class HubOptions(HubProcessOptions, frozen=True, kw_only=True):
-    """Options of the hub.
+    """Options of the hub's process.
 
     `namespace` also contains the kubeconfig Secrets. `patience` is the number of seconds without an answer after
     which a cluster loses the gangs that are not granted. `workers` is the number of workers per cluster.
@@ -49,7 +49,7 @@ class HubOptions(HubProcessOptions, frozen=True, kw_only=True):
 
 
 class HubService(HubProcess):
-    """Hub that dispatches gangs; `ready` is set once all gangs are listed."""
+    """Hub process that dispatches gangs; `ready` is set once all gangs are listed."""
 
     def __init__(
         self, client: KubeClient, options: HubOptions, policy: Policy, transports: Transports | None = None
@@ -201,7 +201,7 @@ class HubService(HubProcess):
         return account.used() if account is not None else None
 
     def _queues_here(self) -> dict[str, Queue]:
-        """Return the hub's own queues, parsed again after a change."""
+        """Return the queues in the hub's own API, decoded again after a change."""
         version = tuple(sorted((queue.uid, queue.resource_version) for queue in self.objects.queues.values()))
         if self._read_queues[0] != version:
             documents = [queue.document for queue in self.objects.queues.values()]

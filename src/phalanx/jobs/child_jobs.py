@@ -17,7 +17,7 @@ ENDED = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
 
 
 class ChildJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Job created by another object; times are in seconds, 0 if unknown.
+    """Volcano Job that a CronJob, JobFlow or user created; times are in seconds, 0 if unknown.
 
     `owner` is the uid of its controller, `owner_kind` the controller's kind. `template` (`<namespace>.<name>`) is
     its stated JobTemplate, `scheduled` its stated CronJob time, `tasks` the wanted pods of each task.
@@ -76,7 +76,7 @@ _JOB = msgspec.json.Decoder(_Job, strict=False)
 
 
 def read_child_job(raw: bytes) -> ChildJob:
-    """Decode a Job. Raise msgspec.DecodeError if it has no name."""
+    """Decode a Volcano Job. Raise msgspec.DecodeError if it has no name."""
     try:
         job = _JOB.decode(raw)
     except msgspec.ValidationError:
@@ -106,7 +106,7 @@ def read_child_job(raw: bytes) -> ChildJob:
 
 
 def controlled_by(api_version: str, kind: str, metadata: Metadata) -> dict[str, Any]:
-    """Return the owner reference for objects that an object creates and controls."""
+    """Return the owner reference for objects whose controller is the object with this kind and metadata."""
     return {
         "apiVersion": api_version,
         "kind": kind,

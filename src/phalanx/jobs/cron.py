@@ -1,7 +1,7 @@
-"""Plan of a CronJob: the run to start, the jobs to delete, and the next status.
+"""Plan of a CronJob: the job to create, the jobs to delete, and the next status.
 
-The name of a run's job contains the minute of the run, so a run that is started twice is the same job. The status
-follows from the existing jobs: a run with an existing job has been started, regardless of the status.
+The name of a CronJob's job contains its scheduled minute, so a job that is created twice for one minute is the same
+job. The status follows from the existing jobs: a scheduled time whose job exists is done, regardless of the status.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MANY = 100
 
 
 class CronPlan(msgspec.Struct, frozen=True):
-    """Steps for a CronJob, in this order: delete `replaced`, start the run `start` (seconds), write `status`,
-    delete `to_delete`.
+    """Steps for a CronJob, in this order: delete `replaced`, create the job of the scheduled time `start`
+    (seconds), write `status`, delete `to_delete`.
 
-    `zone` is that of the schedule. `wake_at` is the time of the next run, None if there is none.
+    `zone` is the time zone of the schedule. `wake_at` is the next scheduled time, None if there is none.
     """
 
     status: CronJobStatus
@@ -46,13 +46,14 @@ def child_name(cron_job: str, moment: int) -> str:
 
 
 def scheduled_timestamp(moment: int, zone: tzinfo) -> str:
-    """Return the text of the annotation for a run's time."""
+    """Return the value of the annotation with a job's scheduled time."""
     text = datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")
     return text.removesuffix("+00:00") + "Z" if zone is UTC else text
 
 
 def plan_runs(cron_job: CronJob, jobs: Sequence[ChildJob], now: int) -> CronPlan:
-    """Return the plan. `jobs` are the jobs of the namespace with the name of a run, of any owner."""
+    """Return the next steps of a CronJob. `jobs` are the jobs of the namespace with the name of one of its
+    scheduled times, of any owner."""
     children = sorted(
         (job for job in jobs if job.owner == cron_job.metadata.uid), key=lambda job: (job.created, job.name)
     )
@@ -96,13 +97,13 @@ def _reference(cron_job: CronJob, child: ChildJob) -> ActiveJob:
 
 
 def _latest(recorded: str | None, moments: Iterable[int]) -> str | None:
-    """Return the time in the status, or the latest of `moments` if that is later."""
+    """Return the last scheduled time that the status records, or the latest of `moments` if that is later."""
     latest = max(moments, default=0)
     return format_time(latest) if latest > parse_time(recorded) else recorded
 
 
 def _changes(cron_job: CronJob, children: Sequence[ChildJob], status: CronJobStatus) -> Iterator[EventNote]:
-    """Yield events for the differences to the former status."""
+    """Yield events about jobs that started, finished or vanished since the CronJob's former status."""
     known = {child.uid: child for child in children}
     by_name = {child.name: child for child in children}
     for reference in cron_job.status.active:
@@ -132,7 +133,7 @@ def _changes(cron_job: CronJob, children: Sequence[ChildJob], status: CronJobSta
 
 
 def _old(cron_job: CronJob, children: Iterable[ChildJob]) -> Iterator[ChildJob]:
-    """Yield finished jobs beyond the history limits, oldest first."""
+    """Yield the finished jobs of a CronJob beyond its history limits, oldest first."""
     ended = [child for child in children if child.ended and not child.deleting]
     good = [child for child in ended if child.phase == JobPhase.COMPLETED]
     bad = [child for child in ended if child.phase != JobPhase.COMPLETED]
@@ -209,7 +210,7 @@ def _missed_many(schedule: CronSchedule, after: int, now: int, zone: tzinfo) -> 
 
 
 def _schedule(cron_job: CronJob, events: list[EventNote]) -> tuple[CronSchedule, tzinfo] | None:
-    """Return the schedule and its zone; None, and an event, if they are invalid."""
+    """Return the CronJob's schedule and its time zone; None, and an event, if one of them is invalid."""
     text, name = cron_job.spec.schedule, cron_job.spec.time_zone
     prefix, expression = split_zone(text)
     if prefix is not None:

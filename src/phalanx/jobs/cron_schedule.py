@@ -53,7 +53,7 @@ class CronSchedule(msgspec.Struct, frozen=True):
     every: int = 0
 
     def next_after(self, moment: int, zone: tzinfo = UTC) -> int | None:
-        """Return the first time after `moment`; None if there is none in the next years.
+        """Return the first scheduled time after `moment`; None if there is none in the next years.
 
         Local times that the zone skips never match; local times that occur twice match twice.
         """
@@ -65,7 +65,7 @@ class CronSchedule(msgspec.Struct, frozen=True):
             return None  # beyond the supported years
 
     def last_between(self, after: int, until: int, zone: tzinfo = UTC) -> int | None:
-        """Return the last time after `after` and not after `until`."""
+        """Return the last scheduled time after `after` and not after `until`; None if there is none."""
         if self.every:
             turns = (until - after) // self.every
             return after + turns * self.every if turns > 0 else None
@@ -110,12 +110,13 @@ class CronSchedule(msgspec.Struct, frozen=True):
 
 
 def _stamp(local: datetime) -> int:
-    """Return the first moment with this local time; a skipped local time is shifted."""
+    """Return the Unix time of the first moment with this local time; a skipped local time is shifted."""
     return int(local.replace(fold=0).timestamp())
 
 
 def parse_cron(text: str) -> CronSchedule | None:
-    """Parse a text like robfig/cron's standard parser, without a time zone; return None for an invalid text."""
+    """Parse a cron expression like robfig/cron's standard parser, without a time zone; return None for an invalid
+    text."""
     text = text.strip()
     if len(text) > _MOST_CHARACTERS:
         return None
@@ -147,7 +148,7 @@ def is_cron_schedule(text: str) -> bool:
 
 
 def split_zone(text: str) -> tuple[str | None, str]:
-    """Split a zone from the expression (`TZ=Europe/Paris 0 6 * * *`); the zone is None if absent."""
+    """Split the time zone from a cron expression (`TZ=Europe/Paris 0 6 * * *`); the zone is None if absent."""
     text = text.strip()
     for prefix in _ZONE_PREFIXES:
         if text.startswith(prefix):
@@ -167,7 +168,8 @@ def find_zone(name: str) -> tzinfo | None:
 
 
 def _field(field: str, minimum: int, maximum: int, names: tuple[str, ...]) -> tuple[frozenset[int], bool] | None:
-    """Return the values of a field, and whether it was written as all values."""
+    """Return the values of one field of a cron expression, and whether the field was written as all values
+    (`*`)."""
     values_of_field: set[int] = set()
     star = False
     items = [item for item in field.split(",") if item]

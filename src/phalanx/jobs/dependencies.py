@@ -9,7 +9,8 @@ from phalanx.jobs.spec import Job, TaskSpec
 
 
 def ready_tasks(job: Job, pods: Sequence[JobPod]) -> dict[str, TaskSpec]:
-    """Return tasks that can have pods, by name: without dependencies, with ready dependencies, or with pods.
+    """Return the tasks of a job that can have pods, by name: without dependencies, with ready dependencies, or with
+    existing pods.
 
     A dependency is ready when at least its minimum of pods run with all containers ready, or have succeeded.
     """

@@ -36,7 +36,7 @@ _POD_PHASES = {"Completed": "Succeeded"}
 
 
 class ProbeQuestion(msgspec.Struct, frozen=True):
-    """Probe of all pods of a task of a job: over HTTP if there is a path, else by a TCP connection."""
+    """Probe of all pods of one task of a job: over HTTP if there is a path, else by a TCP connection."""
 
     job: str
     job_uid: str
@@ -48,9 +48,10 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
 
 
 class FlowPlan(msgspec.Struct, frozen=True):
-    """Steps for a JobFlow, in this order: create jobs of the steps `create`, write `status`, delete `to_delete`.
+    """Steps for a JobFlow, in this order: create the jobs of the steps `create`, write `status`, delete
+    `to_delete`.
 
-    The answers to `questions` can enable more steps.
+    The results of the probes in `questions` can enable more steps.
     """
 
     status: dict[str, Any]
@@ -65,7 +66,7 @@ def child_job_name(flow: str, step: str) -> str:
 
 
 def refusal_reason(flow: JobFlow, faults: tuple[DecodingFault, ...] = ()) -> str:
-    """Return the reason why the flow cannot start; empty if it can."""
+    """Return the reason why a JobFlow cannot start; "" if it can."""
     unreadable = [str(fault) for fault in faults if fault.path.startswith("spec")]
     if unreadable:
         return " ".join(unreadable)
@@ -98,9 +99,8 @@ def plan_flow(
     answers: Mapping[ProbeQuestion, bool],
     now: int,
 ) -> FlowPlan:
-    """Return the plan. `jobs` are the jobs that the flow controls, by name; `templates` the names of the existing
-    JobTemplates.
-    """
+    """Return the next steps of a JobFlow. `jobs` are the jobs that the flow controls, by name; `templates` the
+    names of the existing JobTemplates."""
     name = flow.metadata.name
     former_entries = {
         text(mapping(entry).get("name")): mapping(entry) for entry in sequence(flow.status.get("jobStatusList"))
@@ -159,7 +159,8 @@ def _may_begin(
     answers: Mapping[ProbeQuestion, bool],
     questions: list[ProbeQuestion],
 ) -> bool:
-    """Return whether each target is complete, or has probes of its tasks that all succeed."""
+    """Return whether the job of a flow step can be created: each dependency is complete, or all its probes
+    succeed."""
     probe = step.depends_on.probe if step.depends_on is not None else None
     for target in _targets(step):
         name = child_job_name(flow, target)
@@ -187,7 +188,7 @@ def _holds(
 
 
 def _probes_of(job: ChildJob, probe: Probe) -> Iterator[HttpGetProbe | TcpSocketProbe | TaskStatusProbe]:
-    """Yield the probes of tasks of this job."""
+    """Yield the probes of a step's dependency that concern the tasks of one job."""
     listed: tuple[HttpGetProbe | TcpSocketProbe | TaskStatusProbe, ...] = (
         *probe.task_status_list,
         *probe.tcp_socket_list,
@@ -199,7 +200,7 @@ def _probes_of(job: ChildJob, probe: Probe) -> Iterator[HttpGetProbe | TcpSocket
 
 
 def _task_reached_phase(job: ChildJob, probe: TaskStatusProbe) -> bool:
-    """Return whether all pods of the task are in the phase (or beyond it, for Running)."""
+    """Return whether all pods of the probed task are in the required phase (or beyond it, for Running)."""
     state = job.task_status_count.get(probe.task_name)
     counts = state.phase if state is not None else {}
     wanted = _POD_PHASES.get(probe.phase, probe.phase)
@@ -230,7 +231,7 @@ def _status(
     jobs: Mapping[str, ChildJob],
     now: int,
 ) -> dict[str, Any]:
-    """Return the status with upstream's fields; empty ones are omitted, as an API server would."""
+    """Return the status of a JobFlow with upstream's fields; empty fields are omitted, as an API server would."""
     order = [*former_entries, *sorted(name for name in jobs if name not in former_entries)]
     named = [name for name in order if name in phases]
     status: dict[str, Any] = {
@@ -295,7 +296,7 @@ _DEFAULTS = {"queue": "default", "maxRetry": 3}
 
 
 def patched_spec(template: Mapping[str, Any], step: FlowStep) -> dict[str, Any]:
-    """Return the spec of a template with the patch of a step.
+    """Return the job spec of a JobTemplate with the patch of a flow's step.
 
     Lists of named objects (tasks, containers, variables) merge by name; other lists are replaced.
     """

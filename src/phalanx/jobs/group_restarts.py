@@ -1,4 +1,4 @@
-"""Restart of a whole group with too few running members: the policy of its PodGroup, and the decision. Pure.
+"""Restart of a whole gang with too few running members: the policy of its PodGroup, and the decision. No I/O.
 
 The state is an annotation of the PodGroup, bound to its uid. A user with write access to the PodGroup can
 forge it, and thereby only restarts the user's own group more often or never.
@@ -34,7 +34,7 @@ _MAX_OWNERS = 64
 
 
 class GroupRestartPolicy(msgspec.Struct, frozen=True):
-    """Restart policy of a group.
+    """Restart policy of a PodGroup.
 
     `grace` is the time (seconds) below the minimum before a restart. `backoff` is the minimum time between the
     first two restarts, which doubles. A member that exits with a terminal code, or with a code outside of the
@@ -53,12 +53,12 @@ class GroupRestartPolicy(msgspec.Struct, frozen=True):
         return bool(self.retryable) and not _within(code, self.retryable)
 
     def pause(self, restarts: int) -> int:
-        """Return the seconds between the restart with this number and the next one."""
+        """Return the seconds of back-off between the restart with this number and the next one."""
         return min(MAX_BACKOFF, self.backoff << min(max(0, restarts - 1), 16))
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """Pod of the group; `created` in seconds, `owner` is the uid of its controller.
+    """Pod of a gang that can be restarted; `created` in seconds, `owner` is the uid of its controller.
 
     `evicted`: it terminates because of a voluntary disruption.
     """
@@ -82,12 +82,13 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """Return whether the pod ended by itself: a process that SIGTERM ends can exit with 0 too."""
+        """Whether the pod succeeded by itself: a process that SIGTERM ends can exit with 0 too."""
         return self.phase == "Succeeded" and not self.deleting
 
 
 class LastRestart(msgspec.Struct, frozen=True, rename="camel"):
-    """Published record of a restart: its number, time, cause, the first deleted pods, and their number."""
+    """Published record of a gang's last restart: its number, time, cause, the first deleted pods, and their
+    number."""
 
     number: int
     at: int
@@ -97,7 +98,7 @@ class LastRestart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Recorded state of a group.
+    """Recorded restart state of a gang, in an annotation of its PodGroup.
 
     `met` is the creation time of the newest member that ran when the minimum was met, 0 before that.
     `below_since` is the time since which the minimum is not met, and `cause` the reason. The last restart deletes
@@ -122,16 +123,15 @@ class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     owners: tuple[str, ...] = ()
 
     def concerns(self, member: GroupMember) -> bool:
-        """Return whether the last restart deletes the member."""
+        """Return whether the last restart of the gang deletes the member."""
         if member.created == self.cut and self.newest:
             return member.uid in self.newest
         return member.created <= self.cut
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
-    """State to record, members to delete, whether a restart is `due` if the owners allow it, and the time of the
-    next check (seconds since the epoch).
-    """
+    """Decision about a gang's restart: the state to record, the members to delete, whether a restart is `due` if
+    the pods' owners allow it, and the time of the next check (seconds since the epoch)."""
 
     status: RestartStatus
     to_delete: tuple[GroupMember, ...] = ()
@@ -140,7 +140,8 @@ class RestartDecision(msgspec.Struct, frozen=True):
 
 
 def read_restart_policy(annotations: Mapping[str, str]) -> tuple[GroupRestartPolicy | None, str]:
-    """Return the policy, None for no restarts; and the error of the policy."""
+    """Return the restart policy from a PodGroup's annotations, None for no restarts; and the error of an invalid
+    policy."""
     word = annotations.get(RESTART_POLICY, NEVER)
     if word == NEVER:
         return None, ""
@@ -163,7 +164,8 @@ def read_restart_policy(annotations: Mapping[str, str]) -> tuple[GroupRestartPol
 
 
 def read_restart_status(annotations: Mapping[str, str], uid: str) -> RestartStatus:
-    """Return the recorded state of this group; an empty state if the annotation is invalid or of another group."""
+    """Return the recorded restart state of a PodGroup; an empty state if the annotation is invalid or of another
+    group."""
     text = annotations.get(RESTART_STATUS)
     if text:
         try:
@@ -183,7 +185,7 @@ def decide_restart(
     members: Sequence[GroupMember],
     now: int,
 ) -> RestartDecision:
-    """Return the next step for a group with these members."""
+    """Return whether and how to restart a gang with these members now."""
     status = _record_successes(status, minimum, members)
     if status.restarting:
         remaining = [member for member in members if member.alive and status.concerns(member)]
@@ -220,7 +222,7 @@ def decide_restart(
 
 
 def begin_restart(status: RestartStatus, members: Sequence[GroupMember], now: int) -> RestartStatus:
-    """Return the state to write before the first pod is deleted."""
+    """Return the restart state to write before the first pod is deleted."""
     to_delete = sorted((member for member in members if member.alive), key=lambda member: member.name)
     number = status.restarts + 1
     names = tuple(member.name for member in to_delete[:_LISTED])
@@ -238,7 +240,7 @@ def begin_restart(status: RestartStatus, members: Sequence[GroupMember], now: in
 
 
 def restart_event(policy: GroupRestartPolicy, last: LastRestart) -> str:
-    """Return the text of an event about a restart."""
+    """Return the text of the event about a gang's restart."""
     more = f" and {last.count - len(last.pods)} more" if last.count > len(last.pods) else ""
     return (
         f"restart {last.number} of {policy.max_restarts}: {last.cause}; deletes {', '.join(last.pods)}{more}, "
@@ -247,9 +249,11 @@ def restart_event(policy: GroupRestartPolicy, last: LastRestart) -> str:
 
 
 def _record_successes(status: RestartStatus, minimum: int, members: Sequence[GroupMember]) -> RestartStatus:
-    """Return the state with the members that have succeeded: their pods can be deleted before the others end.
+    """Return the restart state with the members that have succeeded: their pods can be deleted before other members
+    end.
 
-    Members whose controllers are all new belong to another run, for which earlier successes do not count.
+    Members whose controllers are all new belong to another run of the gang, for which earlier successes do not
+    count.
     """
     owners = tuple(sorted({_digest(member.owner) for member in members if member.owner}))
     if status.succeeded and owners and not set(owners).intersection(status.owners):
@@ -265,7 +269,7 @@ def _record_successes(status: RestartStatus, minimum: int, members: Sequence[Gro
 
 
 def _digest(uid: str) -> str:
-    """Return a short identifier of a uid, because the annotation is limited."""
+    """Return a short identifier of a uid, because the annotation has limited length."""
     return hashlib.blake2s(uid.encode(), digest_size=6).hexdigest()
 
 
@@ -278,7 +282,8 @@ def _reset(status: RestartStatus) -> RestartStatus:
 def _cause(
     policy: GroupRestartPolicy, status: RestartStatus, members: Sequence[GroupMember], present: int, minimum: int
 ) -> tuple[str, bool]:
-    """Return the reason why the group is below its minimum, and whether it is final."""
+    """Return the reason why the gang runs fewer members than its minimum, and whether the reason forbids a
+    restart."""
     text = f"{present} of at least {minimum} members run"
     failed = [member for member in members if member.phase == "Failed" and member.created > status.cut]
     detail = ""
@@ -318,7 +323,7 @@ def _seconds(annotations: Mapping[str, str], key: str, default: int) -> int:
 
 
 def _codes(annotations: Mapping[str, str], key: str) -> tuple[tuple[int, int], ...]:
-    """Parse exit codes such as `1,3,100-120`."""
+    """Parse the exit codes in an annotation such as `1,3,100-120` to ranges."""
     text = annotations.get(key, "").strip()
     ranges = []
     for part in text.split(",") if text else ():

@@ -1,4 +1,4 @@
-"""Pods of a job from the view of its controller, and their counts."""
+"""Pods of a Volcano Job as its controller sees them, and their counts by phase."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Pod(Wire):
 
 
 class JobPod(msgspec.Struct, frozen=True, kw_only=True):
-    """Pod of a job.
+    """Pod of a Volcano Job.
 
     `retry` and `version` are those of the job at the pod's creation; times are in seconds, 0 if unknown.
     `exit_codes` are those of all ended containers, init containers first.
@@ -90,7 +90,8 @@ _DECODER = msgspec.json.Decoder(_Pod, strict=False)
 
 
 def read_pod(raw: bytes) -> JobPod | None:
-    """Return the pod if a Volcano Job controls it. Raise msgspec.DecodeError for other objects than pods."""
+    """Decode a pod that a Volcano Job controls; return None for other pods. Raise msgspec.DecodeError for other
+    objects than pods."""
     pod = _DECODER.decode(raw)
     metadata = pod.metadata
     owner = next((owner for owner in metadata.owner_references if owner.controller), None)
@@ -128,7 +129,7 @@ def _number(text: str | None, default: int) -> int:
 
 
 def count(status: JobStatus, pods: Iterable[JobPod]) -> JobStatus:
-    """Return the status with the counts of these pods."""
+    """Return the job's status with the numbers of these pods by phase and task."""
     totals = dict.fromkeys(("pending", "running", "succeeded", "failed", "terminating", "unknown"), 0)
     tasks: dict[str, dict[str, int]] = {}
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Names of the hosts, volumes and claims of a job."""
+"""Names of the host names, volumes and PersistentVolumeClaims of a Volcano Job."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def hosts(job: Job, task: TaskSpec) -> list[str]:
 
 
 def owned_metadata(job: Job, name: str) -> dict[str, Any]:
-    """Return the metadata of an object that is deleted with the job."""
+    """Return the metadata of an object that is owned by the job and deleted with it."""
     return {"name": name, "namespace": job.metadata.namespace, "ownerReferences": owned_by(job)}
 
 
 def volume_name(name: str) -> str:
-    """Return the name if it is a valid volume name of a pod, else a similar valid name."""
+    """Return `name` if it is a valid volume name of a pod, else a similar valid name."""
     if len(name) <= _MAX_LABEL and _LABEL.fullmatch(name):
         return name
     prefix = re.sub(r"[^-a-z0-9]", "-", name.lower())[: _MAX_LABEL - _DIGITS - 1].strip("-")
@@ -46,7 +46,8 @@ def volume_name(name: str) -> str:
 
 
 def claim_name(job: Job, position: int) -> str:
-    """Return the name of the claim for a volume of the job: equal in every run, different for every job."""
+    """Return the name of the PersistentVolumeClaim for a job's volume: equal in every run, different for every
+    job."""
     suffix = f"-pvc-{digest(job.metadata.uid, str(position))}"
     return job.metadata.name[: _MAX_NAME - len(suffix)].rstrip("-.") + suffix
 

@@ -1,4 +1,4 @@
-"""Notes for events about an object."""
+"""Notes of events about an object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class EventNote(msgspec.Struct, frozen=True):
-    """Event to record once per `subject`, until its content changes."""
+    """Event note to record once per `subject`, until its content changes."""
 
     type: str
     reason: str

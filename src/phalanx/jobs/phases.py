@@ -1,4 +1,5 @@
-"""State machine of a job: phase and action to phase (docs/rules/volcano.md, 1.3; docs/rules/jobs.md, B4).
+"""State machine of a Volcano Job: the next phase for a phase and an action (docs/rules/volcano.md, 1.3;
+docs/rules/jobs.md, B4).
 
 Two differences to upstream: a resume is no retry, and a restarting job accepts abort, completion and termination.
 """
@@ -31,7 +32,7 @@ _RESTARTS = frozenset(
 
 
 def apply_order(status: JobStatus, order: Order) -> JobStatus:
-    """Return the status after an order; the same object if the phase does not accept the order."""
+    """Return the job's status after an action; the same object if the job's phase does not accept the action."""
     action, phase = order.action, status.phase
     if action is JobAction.RESUME_JOB:
         return _new_version(status, P.RESTARTING) if phase in (P.ABORTING, P.ABORTED) else status
@@ -56,7 +57,7 @@ def apply_order(status: JobStatus, order: Order) -> JobStatus:
 
 
 def advance(job: Job, status: JobStatus) -> JobStatus:
-    """Return the status that follows from the counts, without an order."""
+    """Return the job's status that follows from its pod counts, without an action of a policy or Command."""
     phase = status.phase
     if phase is P.NEW:
         return _phase(status, P.PENDING)
@@ -82,7 +83,7 @@ def advance(job: Job, status: JobStatus) -> JobStatus:
 
 
 def _outcome(job: Job, status: JobStatus) -> JobPhase | None:
-    """Return the next phase of a running job, None for no change."""
+    """Return the final phase of a running job that its pod counts imply; None while it continues to run."""
     spec = job.spec
     if not spec.replicas:
         return None  # scaled to zero: it can be scaled up again

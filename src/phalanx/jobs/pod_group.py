@@ -1,4 +1,4 @@
-"""PodGroup of a job, and its fields that follow the job."""
+"""PodGroup of a Volcano Job, and its fields that are updated with the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 def desired_pod_group(
     job: Job, *, priorities: Mapping[str, int] | None = None, held_back: Collection[str] = ()
 ) -> Manifest:
-    """Return the whole manifest of the PodGroup.
+    """Return the whole manifest of a job's PodGroup.
 
     `priorities` are the values of PriorityClasses by name. The group does not count tasks in `held_back`: their
     pods are created only after other tasks run.
@@ -62,8 +62,8 @@ def desired_pod_group(
 
 
 def _min_members(spec: JobSpec, tasks: Sequence[TaskSpec]) -> int:
-    """Return the part of the job's minimum that these tasks must bring: all but the part of other tasks, and at
-    most their replicas.
+    """Return the part of the job's minimum that the pods of `tasks` must provide: all but the part of other tasks,
+    and at most their replicas.
 
     If the job's minimum is below the sum of its tasks' minima, the smaller number applies.
     """
@@ -72,7 +72,7 @@ def _min_members(spec: JobSpec, tasks: Sequence[TaskSpec]) -> int:
 
 
 def changed(existing: Mapping[str, Any], desired: Mapping[str, Any]) -> Manifest | None:
-    """Return the merge patch for the fields that follow the job, None if they are up to date."""
+    """Return the merge patch that updates an existing PodGroup to its job; None if it is up to date."""
     current, wanted = mapping(existing.get("spec")), mapping(desired.get("spec"))
     spec: Manifest = {}
     for key in _JOB_FIELDS:
@@ -94,9 +94,8 @@ def changed(existing: Mapping[str, Any], desired: Mapping[str, Any]) -> Manifest
 
 
 def _min_resources(tasks: Sequence[TaskSpec], minimum: int, priorities: Mapping[str, int]) -> Amounts:
-    """Return the requests of the first `minimum` pods: those within the tasks' minima first, then by the tasks'
-    priority.
-    """
+    """Return the requests of the job's first `minimum` pods: those within the tasks' minima first, then by the
+    tasks' priority."""
 
     def priority(task: TaskSpec) -> int:
         return priorities.get(_class_of(task), 0)
@@ -121,7 +120,7 @@ def _min_resources(tasks: Sequence[TaskSpec], minimum: int, priorities: Mapping[
 
 
 def priority_classes(job: Job) -> list[str]:
-    """Return the names of the PriorityClasses that order its tasks."""
+    """Return the names of the PriorityClasses by which a job's tasks are ordered."""
     return sorted({name for task in job.spec.named_tasks() if (name := _class_of(task))})
 
 
@@ -130,7 +129,8 @@ def _class_of(task: TaskSpec) -> str:
 
 
 def add_pods(total: Amounts, spec: Mapping[str, Any], count: int) -> None:
-    """Add the requests of `count` pods with this spec, under every name that a queue or a quota can use."""
+    """Add the requests of `count` pods with this spec to `total`, under every name that a queue or a quota can
+    use."""
     usage = pod_usage(dict(spec))
     usage["count/pods"] = usage["pods"]
     for name in list(usage):
@@ -143,7 +143,7 @@ def add_pods(total: Amounts, spec: Mapping[str, Any], count: int) -> None:
 
 
 def written(amounts: Amounts) -> dict[str, str]:
-    """Return the amounts as a resource list without zeros."""
+    """Format resource amounts as a Kubernetes resource list without zeros."""
     return {name: str(amount) for name, amount in sorted(amounts.items()) if amount.nano}
 
 
@@ -157,7 +157,7 @@ def _topology(topology: NetworkTopology) -> Manifest:
 
 
 def _subgroup(task: TaskSpec) -> Manifest:
-    """Return the subgroup policy of a task: each partition is a gang within the gang."""
+    """Return the subgroup policy of a partitioned task: each partition is a gang within the gang."""
     policy = task.partition_policy
     assert policy is not None
     manifest: Manifest = {

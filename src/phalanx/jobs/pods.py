@@ -1,4 +1,4 @@
-"""Pods of a job, from a task's template (docs/rules/jobs.md, B2)."""
+"""Pods of a Volcano Job, built from a task's template (docs/rules/jobs.md, B2)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def group_name(job: Job) -> str:
 
 
 def owned_by(job: Job) -> list[Manifest]:
-    """Return the owner references for objects of a job, which are deleted with it."""
+    """Return the owner references for objects of a job, which are deleted with the job."""
     return [
         {
             "apiVersion": f"{BATCH}/{VERSION}",
@@ -71,7 +71,7 @@ def desired_pod(
     scheduler_name: str = "phalanx",
     group: str = "",
 ) -> Manifest:
-    """Return the whole manifest of a pod, before plugins and volumes.
+    """Return the whole manifest of a job's pod, before plugins and volumes are added.
 
     `version` and `retry_count` are those of the job at the pod's creation; `scheduler_name` is the default for
     jobs that name no scheduler, `group` is the job's PodGroup if that has an older name.

@@ -1,4 +1,4 @@
-"""Events of a job, and the actions of its policies (docs/rules/jobs.md, B5).
+"""Events of a Volcano Job, and the actions of its lifecycle policies (docs/rules/jobs.md, B5).
 
 There is no state in memory: the events follow from the pods and the status each time, and timeouts count from
 times stored in the API server. So a restarted controller decides the same.
@@ -30,7 +30,8 @@ DEFAULT_TASK_RETRY = 3
 
 
 class Happening(msgspec.Struct, frozen=True):
-    """Event that policies react to, since a time (seconds), about a pod, a task or the whole job."""
+    """Event of a job to which lifecycle policies react, since a time (seconds), about a pod, a task or the whole
+    job."""
 
     event: JobEvent
     since: int
@@ -41,14 +42,14 @@ class Happening(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Due action with its cause."""
+    """Action that a lifecycle policy or a Command requests now, with its cause."""
 
     action: JobAction
     cause: Happening
 
 
 class Delayed(msgspec.Struct, frozen=True):
-    """Action that becomes due at a time (seconds)."""
+    """Action of a lifecycle policy that becomes due at a time (seconds)."""
 
     action: JobAction
     due: int
@@ -58,8 +59,8 @@ class Delayed(msgspec.Struct, frozen=True):
 def happenings(
     job: Job, pods: Sequence[JobPod], lost: Mapping[str, int], group_unknown_since: int | None
 ) -> Iterator[Happening]:
-    """Yield the current events in the order in which policies handle them: pods by task and index, tasks, the
-    group.
+    """Yield the current events of a job in the order in which policies handle them: pods by task and index, tasks,
+    the group.
 
     `lost` are the names of pods that another client has deleted, with the time of their deletion.
     """
@@ -106,7 +107,8 @@ def _task_events(task: TaskSpec, members: Sequence[JobPod]) -> Iterator[Happenin
 
 
 def decide(job: Job, events: Iterable[Happening], now: int) -> Order | Delayed | None:
-    """Return the first due action; else the next one to become due; None if no policy requests any."""
+    """Return the first action of a lifecycle policy that is due; else the next one to become due; None if no policy
+    requests any."""
     tasks = {task.name: task.policies for task in job.spec.named_tasks()}
     next_up: Delayed | None = None
     for event in events:
@@ -124,7 +126,8 @@ def decide(job: Job, events: Iterable[Happening], now: int) -> Order | Delayed |
 
 
 def _requested_action(policy: LifecyclePolicy, happening: Happening) -> JobAction | None:
-    """Return the action that a policy requests. An unknown action counts as none: admission reports it."""
+    """Return the action that a lifecycle policy requests for an event. An unknown action counts as none: admission
+    reports it."""
     handled_events = policy.all_events()
     event = happening.event
     fits = event.value in handled_events or (JobEvent.ANY.value in handled_events and event in _ANY)
@@ -148,10 +151,11 @@ def _timeout(policy: LifecyclePolicy) -> int:
 
 
 def lost_pods(resources: Mapping[str, str]) -> dict[str, int]:
-    """Return pods that another client deleted and no policy has handled yet, with the times."""
+    """Return the pods that another client deleted and no lifecycle policy has handled yet, with the times of the
+    deletions."""
     return {key[len(_EVICTED) :]: parse_time(at) for key, at in resources.items() if key.startswith(_EVICTED)}
 
 
 def lost_entry(pod: str) -> str:
-    """Return the key in `controlledResources` for a lost pod."""
+    """Return the key in `controlledResources` of the job's status that records a pod deleted by another client."""
     return f"{_EVICTED}{pod}"

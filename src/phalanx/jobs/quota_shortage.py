@@ -1,4 +1,4 @@
-"""Check whether new pods fit into the ResourceQuotas of their namespace."""
+"""Check whether new pods of a job fit into the ResourceQuotas of their namespace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Json = dict[str, Any]
 
 
 class NamespaceQuota(msgspec.Struct, frozen=True):
-    """Pod-related part of a ResourceQuota. `used` is the usage charged by the API server, `hard` are the limits."""
+    """Part of a ResourceQuota that limits pods. `used` is the usage charged by the API server, `hard` are the
+    limits."""
 
     namespace: str
     name: str
@@ -37,7 +38,8 @@ class NamespaceQuota(msgspec.Struct, frozen=True):
     selectors: tuple[ScopeSelector, ...] = ()
 
     def charge(self, spec: Json) -> Amounts:
-        """Return the charge of a pod with this spec; empty if the quota does not select it."""
+        """Return the resources that a pod with this spec uses of the quota; empty if the quota does not select
+        it."""
         if not all(pod_matches(selector, spec) for selector in self.selectors):
             return {}
         usage = {"count/pods": ONE, **pod_usage(spec)}
@@ -45,7 +47,8 @@ class NamespaceQuota(msgspec.Struct, frozen=True):
 
 
 class QuotaShortage(msgspec.Struct, frozen=True):
-    """Missing quota: pods request `wanted` of a resource, the quota has `room` left; `hard` is its limit."""
+    """Shortage of a ResourceQuota for new pods: they request `wanted` of a resource, the quota has `room` left;
+    `hard` is its limit."""
 
     quota: str
     resource: str
@@ -56,7 +59,7 @@ class QuotaShortage(msgspec.Struct, frozen=True):
 
     @property
     def hopeless(self) -> bool:
-        """Whether the request exceeds the whole limit of the quota."""
+        """Whether the pods request more than the whole limit of the quota."""
         return self.wanted > self.hard
 
     def __str__(self) -> str:
@@ -72,7 +75,8 @@ _DECODER = msgspec.json.Decoder(ResourceQuotaObject)
 
 
 def read_quota(raw: bytes) -> NamespaceQuota | None:
-    """Return the quota if it limits pods and the API server enforces it already. Raise msgspec.DecodeError."""
+    """Decode a ResourceQuota; return None unless it limits pods and the API server enforces it already. Raise
+    msgspec.DecodeError."""
     quota = _DECODER.decode(raw)
     spec, metadata = quota.spec, quota.metadata
     # The API server enforces the limits of the status, not a newer spec.
@@ -92,7 +96,7 @@ def read_quota(raw: bytes) -> NamespaceQuota | None:
 
 
 def quota_shortage(quotas: Iterable[NamespaceQuota], pods: Sequence[tuple[Json, int]]) -> QuotaShortage | None:
-    """Return the shortage for these pods (spec and count), None if all of them fit."""
+    """Return the first shortage of the quotas for these pods (spec and number); None if all of them fit."""
     for quota in sorted(quotas, key=lambda candidate: candidate.name):
         total: Amounts = {}
         counted: dict[str, int] = {}
@@ -110,7 +114,7 @@ def quota_shortage(quotas: Iterable[NamespaceQuota], pods: Sequence[tuple[Json, 
 
 
 def fitting_pods(quotas: Iterable[NamespaceQuota], specs: Sequence[Json]) -> int:
-    """Return how many of these pods fit, in order."""
+    """Return how many of these pods fit into the quotas, taken in order."""
     known = list(quotas)
     remaining = {
         (quota.name, name): quota.hard[name].nano - quota.used[name].nano for quota in known for name in quota.hard

@@ -1,4 +1,4 @@
-"""Plan of a job: its next status, and the pods to create and delete. Pure: nothing is remembered.
+"""Plan of a Volcano Job: its next status, and the pods to create and delete. No state is kept between plans.
 
 The status is written before all other steps, so the next reconciliation decides the same even after a crash. The
 names of pods follow from the job, so the API server rejects duplicates.
@@ -25,10 +25,10 @@ _NOT_ADMITTED = frozenset({"", "Pending"})
 
 
 class JobGroup(msgspec.Struct, frozen=True):
-    """PodGroup of a job.
+    """PodGroup of a Volcano Job.
 
-    `version` is the job's at the creation of the group, None if unknown; `unknown_since` is the time at which it
-    became Unknown, None in other phases.
+    `version` is the job's version at the creation of the group, None if unknown; `unknown_since` is the time at
+    which the group's phase became Unknown, None in other phases.
     """
 
     name: str
@@ -43,7 +43,8 @@ class JobGroup(msgspec.Struct, frozen=True):
 
 
 class JobWorld(msgspec.Struct, frozen=True):
-    """Observed state of a job at a time (seconds). `orders` are those of Commands that are not executed yet."""
+    """Observed state of a Volcano Job at a time (seconds). `orders` are the actions of Commands that are not
+    executed yet."""
 
     job: Job
     pods: tuple[JobPod, ...]
@@ -53,7 +54,7 @@ class JobWorld(msgspec.Struct, frozen=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True):
-    """Next steps of a job.
+    """Next steps of a Volcano Job: its status, and the pods to create and delete.
 
     `wanted` are the missing pods, by task and index. `wake_at` is the time of the next reconciliation without a
     change, in seconds.
@@ -73,7 +74,7 @@ class JobPlan(msgspec.Struct, frozen=True):
 
 
 def plan(world: JobWorld) -> JobPlan:
-    """Return the plan. At most one order is executed per plan."""
+    """Return the next steps of a job. At most one action is executed per plan."""
     job, now = world.job, world.now
     status = job.status
     going = _leaving(job, status, world.pods)
@@ -132,12 +133,12 @@ def plan(world: JobWorld) -> JobPlan:
 
 
 def outdated(status: JobStatus, group: JobGroup) -> bool:
-    """Return whether a group belongs to an earlier run of the whole job."""
+    """Return whether a PodGroup belongs to an earlier version of the job, before its last whole restart."""
     return group.version is not None and group.version < status.version
 
 
 def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
-    """Return the names of pods that the job deletes or has deleted."""
+    """Return the names of the pods that the job itself deletes or has deleted."""
     replicas = {task.name: task.replicas for task in job.spec.named_tasks()}
     restarts = restarts_under_way(status.controlled_resources)
     last_try = status.retry_count >= job.spec.retries
@@ -152,12 +153,12 @@ def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
 
 
 def _counted(status: JobStatus, pods: Sequence[JobPod], going: set[str]) -> JobStatus:
-    """Return the status with counts in which pods to be deleted are terminating already."""
+    """Return the job's status with pod counts in which pods to be deleted are terminating already."""
     return count(status, (replace(pod, deleting=True) if pod.name in going else pod for pod in pods))
 
 
 def _lost(job: Job, staying: Sequence[JobPod]) -> dict[str, int]:
-    """Return pods that another client deletes or has deleted, with the time 0 if it is unknown.
+    """Return the job's pods that another client deletes or has deleted, with the time 0 if it is unknown.
 
     A deleted pod is detected because the status counts more pods of its task than exist.
     """
@@ -177,7 +178,8 @@ def _lost(job: Job, staying: Sequence[JobPod]) -> dict[str, int]:
 
 
 def _record(job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str, int]) -> JobStatus:
-    """Drop finished restarts, and record losses that a policy handles later."""
+    """Drop finished restarts from the job's status, and record pods deleted by other clients that a policy handles
+    later."""
     resources = status.controlled_resources
     under_way = restarts_under_way(resources)
     if status.phase is not JobPhase.RESTARTING:
@@ -200,7 +202,7 @@ def _policies(job: Job) -> Iterable[tuple[str, ...]]:
 
 
 def _dated(job: Job, status: JobStatus, now: int) -> JobStatus:
-    """Return the status with the time of a new phase, which becomes the last condition."""
+    """Return the job's status with the time of a new phase, which becomes the last condition."""
     status = replace(status, min_available=job.spec.minimum)
     if status.phase is job.status.phase and status.version == job.status.version:
         return status

@@ -1,4 +1,4 @@
-"""Quota reservations for groups before their pods exist (KEP 34, `totalResources`). Pure.
+"""Quota reservations for gangs before their pods exist (KEP 34, `totalResources`). No I/O.
 
 Kubernetes charges quota per pod, so a reservation works only with an admission check that rejects pods of other
 groups. The reservations of a namespace are in one object, in a namespace of Phalanx: its resourceVersion resolves
@@ -37,7 +37,8 @@ Held = dict[str, dict[str, str]]
 
 
 class ReservationRequest(msgspec.Struct, frozen=True):
-    """Request of a group: the usage of all its pods, and a representative pod spec for quota scopes."""
+    """Reservation request of a PodGroup: the usage of all its pods, and a representative pod spec for quota
+    scopes."""
 
     uid: str
     name: str
@@ -48,7 +49,7 @@ class ReservationRequest(msgspec.Struct, frozen=True):
 
 
 class GroupReservation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Outstanding reservation of a group (by uid).
+    """Quota reservation of a PodGroup (by uid) for pods that do not exist yet.
 
     `claimed` is the time of the claim, while it can still fail. `idle_since` is the time since which the group
     has no pod. A reservation that is `over` (the text is the reason) reserves nothing any more.
@@ -62,7 +63,7 @@ class GroupReservation(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class InFlight(msgspec.Struct, frozen=True, rename="camel"):
-    """Admitted pod that can be missing from the quota, which showed `used` at the time."""
+    """Admitted pod that can be missing from the quota's usage, which showed `used` at the time of the admission."""
 
     at: int
     held: Held
@@ -70,21 +71,22 @@ class InFlight(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReservationLedger(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Reservations of a namespace by the groups' uids, and admitted pods by the requests' uids."""
+    """Quota reservations of a namespace by the PodGroups' uids, and admitted pods by the requests' uids."""
 
     groups: dict[str, GroupReservation] = {}
     in_flight: dict[str, InFlight] = {}
 
 
 class ReservedPod(msgspec.Struct, frozen=True):
-    """Running pod of the namespace: its spec, and its group."""
+    """Running pod of a namespace with quota reservations: its spec, and its PodGroup."""
 
     spec: Json
     gang: str
 
 
 def reservation_request(document: Json, gang: str, created: int = 0) -> tuple[ReservationRequest | None, str]:
-    """Return the request of a PodGroup, from its annotation or kube-batch's field; and its error."""
+    """Return the reservation request of a PodGroup, from its annotation or kube-batch's field; and the error of an
+    invalid one."""
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     stated: object = spec.get("totalResources")
     note = mapping(metadata.get("annotations")).get(TOTAL_RESOURCES)
@@ -116,7 +118,8 @@ def renew(
     pods: Sequence[ReservedPod],
     now: int,
 ) -> tuple[ReservationLedger, dict[str, str]]:
-    """Return the new ledger, and for each group (uid) whether its quota is reserved: `True`, or the reason.
+    """Return the new ledger of reservations, and for each PodGroup (uid) whether its quota is reserved: `True`, or
+    the reason why not.
 
     A group gets its whole request or nothing. The oldest group is first. A younger group gets nothing if it
     requests a resource for which an older one waits, unless that one requests more than the limit.
@@ -165,16 +168,15 @@ def renew(
             if now >= claimed + CLAIM_SECONDS:
                 claimed = 0
             groups[request.uid] = GroupReservation(request.name, _as_text(wanted), claimed, idle)
-            answers[request.uid] = "True" if not claimed else "False: it is being reserved"
+            answers[request.uid] = "True" if not claimed else "False: the quota is being reserved"
     return ReservationLedger(groups, in_flight), answers
 
 
 def refusal_of_pod(
     ledger: ReservationLedger, quotas: Iterable[NamespaceQuota], spec: Json, gang: str, now: int
 ) -> tuple[str, InFlight]:
-    """Return the reason why a pod of this group ("" for none) would use quota reserved for other groups, "" if it
-    would not; and the pod's usage.
-    """
+    """Return the reason why a pod of the gang `gang` ("" for none) would use quota reserved for other gangs, "" if
+    it would not; and the pod's usage."""
     pod = InFlight(now, {}, {})
     for quota in sorted(quotas, key=lambda candidate: candidate.name):
         for name, amount in sorted(quota.charge(spec).items()):
@@ -203,7 +205,7 @@ def refusal_of_pod(
 
 
 def is_covered(ledger: ReservationLedger, gang: str, pod: InFlight) -> bool:
-    """Return whether the group's own reservation covers all usage of a pod."""
+    """Return whether the gang's own reservation covers all usage of a pod."""
     mine = [group for group in ledger.groups.values() if group.name == gang]
     return all(
         amounts(held)[name] <= _sum(mine, quota, name) for quota, held in pod.held.items() for name in amounts(held)
@@ -215,7 +217,7 @@ def holds_something(ledger: ReservationLedger) -> bool:
 
 
 def read_ledger(config_map: Mapping[str, Any] | None) -> ReservationLedger:
-    """Decode the ledger of a ConfigMap. Raise msgspec.DecodeError if it is invalid."""
+    """Decode the reservation ledger in a ConfigMap. Raise msgspec.DecodeError if it is invalid."""
     stored = mapping(mapping(config_map).get("data")).get(LEDGER_KEY)
     return msgspec.json.decode(stored, type=ReservationLedger) if isinstance(stored, str) else ReservationLedger()
 
@@ -225,7 +227,7 @@ def with_ledger(config_map: Mapping[str, Any], ledger: ReservationLedger) -> Jso
 
 
 def _expanded(total: Amounts) -> Amounts:
-    """Return the amounts under every name that a quota can use."""
+    """Return the resource amounts under every name that a ResourceQuota can use."""
     expanded: Amounts = {}
     for name, amount in total.items():
         bare = name.removeprefix("requests.")
@@ -240,7 +242,8 @@ def _expanded(total: Amounts) -> Amounts:
 def _wanted(
     request: ReservationRequest, quotas: Sequence[NamespaceQuota], mine: Sequence[ReservedPod]
 ) -> dict[str, Amounts]:
-    """Return the amounts to reserve by quota: the total minus the charge of the group's existing pods."""
+    """Return the amounts to reserve for a PodGroup by quota: the total minus the usage of the group's existing
+    pods."""
     amounts_by_quota: dict[str, Amounts] = {}
     for quota in quotas:
         if not all(pod_matches(selector, request.like) for selector in quota.selectors):
@@ -280,7 +283,7 @@ def _sum(groups: Iterable[GroupReservation], quota: str, name: str) -> Quantity:
 
 
 def _coming(flying: Sequence[InFlight], quota: str, name: str, used: Quantity) -> int:
-    """Return the usage of admitted pods that the quota does not show yet."""
+    """Return the usage of admitted pods that the quota's status does not show yet."""
     total = _of_held((pod.held for pod in flying), quota, name).nano
     before = min((amounts(pod.used.get(quota)).get(name, used).nano for pod in flying), default=used.nano)
     return max(0, total - max(0, used.nano - before))

@@ -1,9 +1,8 @@
-"""Restarts of a job: the pods that a restart deletes, recorded in the job's status until they are gone.
+"""Restarts of a Volcano Job: the pods that a restart deletes, recorded in the job's status until they are deleted.
 
 A restart is decided once and executed in many writes, and the controller can die in between. So the decision is
 written first: the retry count increases, and `controlledResources` contains its target under `restart-<count>`. A
-pod has the retry count of its creation, so a restart never affects later pods, and a failure is not counted
-twice.
+pod has the retry count of its creation, so a restart never affects later pods, and a failure is not counted twice.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SCOPES = {
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Restart with a `number`, of the whole job or of one task, pod or partition of a task."""
+    """Restart of a whole job or of one task, pod or partition of a task, with its `number`."""
 
     number: int
     scope: JobAction
@@ -49,12 +48,12 @@ class Restart(msgspec.Struct, frozen=True):
         return (pod.name if self.scope is JobAction.RESTART_POD else pod.partition) == self.name
 
     def entry(self) -> tuple[str, str]:
-        """Return key and value in `controlledResources`."""
+        """Return key and value of the restart in `controlledResources` of the job's status."""
         return f"{_PREFIX}{self.number}", "/".join(filter(None, (self.scope.value, self.task, self.name)))
 
 
 def restarts_under_way(resources: Mapping[str, str]) -> tuple[Restart, ...]:
-    """Return the restarts in the status, in order. Unreadable entries are ignored."""
+    """Return the restarts that the job's status records, in order. Unreadable entries are ignored."""
     restarts = []
     for key, value in resources.items():
         number = parse_whole(key[len(_PREFIX) :], 1) if key.startswith(_PREFIX) else None
@@ -66,13 +65,12 @@ def restarts_under_way(resources: Mapping[str, str]) -> tuple[Restart, ...]:
 
 
 def without_restarts(resources: Mapping[str, str], done: Iterable[Restart]) -> dict[str, str]:
-    """Return the recorded resources without these restarts."""
+    """Return the status entries of `controlledResources` without the restarts in `done`."""
     keys = {restart.entry()[0] for restart in done}
     return {key: value for key, value in resources.items() if key not in keys}
 
 
 def is_restarted(pod: JobPod, restarts: Iterable[Restart], *, last_try: bool) -> bool:
-    """Return whether a restart deletes the pod. On the last try, finished pods remain, so that users can read
-    their logs.
-    """
+    """Return whether one of the restarts deletes the pod. On the last try, finished pods remain, so that users can
+    read their logs."""
     return any(restart.concerns(pod) and not (last_try and pod.phase in FINISHED) for restart in restarts)

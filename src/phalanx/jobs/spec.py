@@ -27,7 +27,7 @@ Json = Mapping[str, Any]
 
 
 class JobPhase(enum.StrEnum):
-    """Phase of a job, in upstream's words."""
+    """Phase of a Volcano Job, in upstream's words."""
 
     NEW = ""
     PENDING = "Pending"
@@ -43,7 +43,7 @@ class JobPhase(enum.StrEnum):
 
 
 class JobAction(enum.StrEnum):
-    """Action of a policy or a Command."""
+    """Action of a lifecycle policy or of a Command on a Volcano Job."""
 
     ABORT_JOB = "AbortJob"
     RESTART_JOB = "RestartJob"
@@ -56,7 +56,7 @@ class JobAction(enum.StrEnum):
 
 
 class JobEvent(enum.StrEnum):
-    """Event that a policy can handle."""
+    """Event of a Volcano Job that a lifecycle policy can handle."""
 
     ANY = "*"
     POD_FAILED = "PodFailed"
@@ -69,8 +69,8 @@ class JobEvent(enum.StrEnum):
 
 
 class LifecyclePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Action of a job or task on an event. Actions and events are plain text, so that a bad one affects only this
-    policy.
+    """Lifecycle policy: the action of a job or task on an event. Actions and events are plain text, so that a bad
+    one affects only this policy.
 
     `timeout` is a Go duration, such as `5m0s`.
     """
@@ -82,7 +82,7 @@ class LifecyclePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     timeout: str = ""
 
     def all_events(self) -> tuple[str, ...]:
-        """Return the events of both fields, each once."""
+        """Return the events in both fields of the policy, each once."""
         return tuple(dict.fromkeys((self.event, *self.events) if self.event else self.events))
 
 
@@ -93,7 +93,7 @@ class NetworkTopology(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tasks that must be ready before this one is created; `iteration` is any or all."""
+    """Tasks that must be ready before the pods of this task are created; `iteration` is any or all."""
 
     name: tuple[str, ...] = ()
     iteration: str = ""
@@ -107,7 +107,7 @@ class PartitionPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Task of a job; `min_available` is None if unset (use `minimum`)."""
+    """Task of a Volcano Job; `min_available` is None if unset (use `minimum`)."""
 
     name: str = ""
     replicas: int = 0
@@ -136,7 +136,7 @@ class VolumeSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Spec of a job; `plugins` maps a plugin's name to its arguments, such as `--port=22`."""
+    """Spec of a Volcano Job; `plugins` maps a plugin's name to its arguments, such as `--port=22`."""
 
     scheduler_name: str = ""
     min_available: int | None = None
@@ -163,11 +163,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def retries(self) -> int:
-        """Number of restarts after which the job fails, including the failed one."""
+        """Number of restarts (`retry_count`) at which the job fails instead of running again."""
         return DEFAULT_MAX_RETRY if self.max_retry is None else self.max_retry
 
     def named_tasks(self) -> tuple[TaskSpec, ...]:
-        """Return the tasks; nameless ones are named `default0`, `default1`, … by position."""
+        """Return the tasks of the job; tasks without a name get `default0`, `default1`, … by position."""
         return tuple(
             task if task.name else msgspec.structs.replace(task, name=f"default{index}")
             for index, task in enumerate(self.tasks)
@@ -196,7 +196,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Status as it is written back. `version` counts whole restarts, `retry_count` all restarts."""
+    """Status of a Volcano Job, as the controller writes it. `version` counts restarts of the whole job,
+    `retry_count` all restarts."""
 
     state: JobState = JobState()
     min_available: int = 0
@@ -229,7 +230,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobTemplateSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Template of a CronJob's jobs; its metadata can be incomplete."""
+    """Job template in a CronJob; its metadata can be incomplete."""
 
     metadata: dict[str, Any] = {}
     spec: JobSpec = JobSpec()
@@ -299,7 +300,7 @@ class FlowPatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FlowStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One job of a flow, from the JobTemplate with this name."""
+    """Step of a JobFlow: one job, created from the JobTemplate with this name."""
 
     name: str = ""
     depends_on: FlowDependency | None = None
@@ -324,7 +325,7 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Command for a job or a queue, executed once."""
+    """Volcano's Command for a job or a queue, executed once."""
 
     metadata: Metadata
     action: str = ""
@@ -337,7 +338,7 @@ _WHOLE = msgspec.json.Decoder(Job)
 
 
 def decode_job(raw: bytes) -> tuple[Job, tuple[DecodingFault, ...]]:
-    """Decode a Job from bytes, with a fast path for valid documents."""
+    """Decode a Volcano Job from bytes, with a fast path for valid documents."""
     # Null counts as absent, which only the lenient decoder supports.
     if b"null" not in raw:
         try:
@@ -351,7 +352,8 @@ def decode_job(raw: bytes) -> tuple[Job, tuple[DecodingFault, ...]]:
 
 
 def read_job(document: object) -> tuple[Job, tuple[DecodingFault, ...]]:
-    """Decode a Job from JSON, and return its unreadable fields. Raise msgspec.ValidationError if it has no name."""
+    """Decode a Volcano Job from JSON, and return its unreadable fields. Raise msgspec.ValidationError if it has no
+    name."""
     job, faults = decode_leniently(Job, document)
     # A plugin without arguments can have the value null.
     stated = mapping(mapping(mapping(document).get("spec")).get("plugins"))

@@ -1,4 +1,5 @@
-"""Suspended jobs of other controllers that wait in a queue, and the place of their pod declarations. Pure."""
+"""Suspended jobs of other controllers that wait in a queue, and the fields in which their kinds declare pods. No
+I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _FINISHED = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
 
 
 class PodSetRule(msgspec.Struct, frozen=True):
-    """Place where a kind declares pods.
+    """Fields of a kind that declare pods.
 
     `entries` is the path to the sets of pods (`*` for each), `template` the path from there to the pod template,
     and `counts` the paths to the factors of the number of pods (1 if absent). Sets with a field `later`
@@ -45,7 +46,7 @@ class PodSetRule(msgspec.Struct, frozen=True):
 
 
 class SuspendableKind(msgspec.Struct, frozen=True):
-    """Kind whose controller creates no pods while the field `suspend` is true.
+    """Kind of jobs whose controller creates no pods while the field `suspend` is true.
 
     `other_versions` are equivalent, for servers without the version of `served`. If the controller creates a
     suspended object of the same name that declares the pods, `made` is the kind of that object.
@@ -58,7 +59,7 @@ class SuspendableKind(msgspec.Struct, frozen=True):
     made: SuspendableKind | None = None
 
     def in_versions(self) -> Iterator[SuspendableKind]:
-        """Yield the kind in each of its versions, the preferred first."""
+        """Yield the kind in each of its API versions, the preferred version first."""
         yield self
         for version in self.other_versions:
             yield replace(self, served=replace(self.served, version=version))
@@ -111,9 +112,8 @@ SUSPENDABLE: tuple[SuspendableKind, ...] = (
 
 
 class PodTemplateSet(msgspec.Struct, frozen=True):
-    """Pods of one template; `counted`: they are in the gang and created at once; `later`: created after other
-    sets.
-    """
+    """Pods of one template in a job; `counted`: they are in the gang and created at once; `later`: created after
+    other sets."""
 
     template: Json
     count: int
@@ -126,7 +126,7 @@ class PodTemplateSet(msgspec.Struct, frozen=True):
 
 
 def pod_sets(kind: SuspendableKind, job: Json) -> list[PodTemplateSet]:
-    """Return all pod sets that a job declares."""
+    """Return all sets of pods that a job declares, one per template."""
     sets: list[PodTemplateSet] = []
     in_order = _at(job, ("spec", "startupPolicy", "startupPolicyOrder")) == "InOrder"
     for rule in kind.pod_sets:
@@ -156,9 +156,9 @@ def is_over(job: Json) -> bool:
 
 
 def wrong_scheduler(sets: list[PodTemplateSet], ours: Sequence[str]) -> str:
-    """Return the reason why the job's pods cannot join a group; "" for none."""
+    """Return the reason why the job's pods cannot join its PodGroup: another scheduler, or no pods; "" for none."""
     if not sets:
-        return "it declares no pods"
+        return "the job declares no pods"
     for pod_set in sets:
         name = text(pod_set.spec.get("schedulerName")) or "default-scheduler"
         if name not in ours:
@@ -169,7 +169,8 @@ def wrong_scheduler(sets: list[PodTemplateSet], ours: Sequence[str]) -> str:
 
 
 def next_group_name(kind: SuspendableKind, job: Json) -> str:
-    """Return the name of the next run's PodGroup: terminating pods of an earlier run are not in it."""
+    """Return the name of the PodGroup for a job's next start: terminating pods of an earlier start are not in
+    it."""
     metadata = mapping(job.get("metadata"))
     base = f"{kind.served.kind.lower()}-{text(metadata.get('name'))[:200]}-{text(metadata.get('uid'))[:8]}"
     last = text(mapping(metadata.get("annotations")).get(QUEUED_GROUP))
@@ -180,7 +181,7 @@ def next_group_name(kind: SuspendableKind, job: Json) -> str:
 def queued_group(
     kind: SuspendableKind, job: Json, name: str, sets: list[PodTemplateSet], labels: Mapping[str, str]
 ) -> Json:
-    """Return the PodGroup of the job in the queue, as large as all pods that the job creates at once.
+    """Return the PodGroup of a queued suspended job, as large as all pods that the job creates at once.
 
     Pods of `later` sets count for the minimum, of which the scheduler requires only those that can exist: each
     stage starts as a whole.
@@ -221,7 +222,7 @@ def queued_group(
 
 
 def resumed(kind: SuspendableKind, job: Json, group: str) -> Json:
-    """Return the job for the update: not suspended, with pods that are members of the group."""
+    """Return the updated job: not suspended, with pods that are members of the PodGroup."""
     body = grouped(kind, job, group)
     annotations = body["metadata"].get("annotations") or {}
     body["metadata"]["annotations"] = {**annotations, QUEUED_GROUP: group}
@@ -229,7 +230,7 @@ def resumed(kind: SuspendableKind, job: Json, group: str) -> Json:
 
 
 def suspended(kind: SuspendableKind, job: Json) -> Json:
-    """Return the job for the update: suspended, so that its pods are deleted and it waits again."""
+    """Return the updated job: suspended, so that its pods are deleted and it waits again."""
     return _with_suspend(kind, copy.deepcopy(job), True)
 
 
@@ -242,7 +243,7 @@ def _with_suspend(kind: SuspendableKind, body: Json, value: bool) -> Json:
 
 
 def grouped(kind: SuspendableKind, job: Json, group: str) -> Json:
-    """Return the object with pods that are members of the group."""
+    """Return the job with pod templates whose pods are members of the PodGroup."""
     body = copy.deepcopy(job)
     for pod_set in pod_sets(kind, body):
         metadata = pod_set.template.get("metadata")

@@ -1,4 +1,4 @@
-"""Acyclicity of dependency graphs."""
+"""Check for cycles in dependency graphs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 
 def is_acyclic(waits_for: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether all names can be ordered by their dependencies. A name with a missing dependency makes it
-    False.
-    """
+    """Return whether all names can be ordered by their dependencies, without a cycle; False also if a dependency is
+    missing."""
     missing = {name: set(dependencies) for name, dependencies in waits_for.items()}
     followers: dict[str, list[str]] = {}
     for name, dependencies in missing.items():

@@ -1,4 +1,5 @@
-"""Volumes of a job: existing claims, and claims that are created for the job and deleted with it."""
+"""Volumes of a Volcano Job: existing PersistentVolumeClaims, and claims that are created for the job and deleted
+with it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ Json = dict[str, Any]
 
 
 class JobVolume(msgspec.Struct, frozen=True):
-    """Claim with its mount path in all containers of the job.
+    """PersistentVolumeClaim with its mount path in all containers of the job.
 
     `manifest` is the claim to create if it is missing; None if a user creates it.
     """
@@ -26,9 +27,8 @@ class JobVolume(msgspec.Struct, frozen=True):
 
 
 def volumes_of(job: Job) -> tuple[JobVolume, ...]:
-    """Return the volumes. Generated names follow from the job and the volume's position, so a second run creates
-    no second claim.
-    """
+    """Return the volumes of a job. Generated names follow from the job and the volume's position, so a second run
+    creates no second claim."""
     job_volumes = []
     for position, volume in enumerate(job.spec.volumes):
         if volume.volume_claim_name:
@@ -46,17 +46,17 @@ def volumes_of(job: Job) -> tuple[JobVolume, ...]:
 
 
 def missing_claim(name: str) -> str:
-    """Return the message for a missing claim, in upstream's words."""
+    """Return the message for a missing PersistentVolumeClaim, in upstream's words."""
     return f"pvc {name} is not found, the job will be in the Pending state until the PVC is created"
 
 
 def volume_resources(job: Job) -> dict[str, str]:
-    """Return the claims in the form of the job's status."""
+    """Return the job's PersistentVolumeClaims as entries of `controlledResources` in its status."""
     return {f"volume-pvc-{volume.claim}": volume.claim for volume in volumes_of(job)}
 
 
 def mount_volumes(job: Job, pod: Json) -> None:
-    """Mount the volumes in all containers, but not in init containers, as upstream."""
+    """Mount the job's volumes in all containers of a pod, but not in init containers, as upstream."""
     for volume in volumes_of(job):
         name = volume_name(f"{job.metadata.name}-{volume.claim}")
         add_volume(pod, {"name": name, "persistentVolumeClaim": {"claimName": volume.claim}})

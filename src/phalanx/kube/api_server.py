@@ -1,4 +1,4 @@
-"""Wait of a service for its API server at start."""
+"""Wait of a service, at its start, until the API server answers."""
 
 from __future__ import annotations
 

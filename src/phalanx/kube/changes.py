@@ -1,4 +1,4 @@
-"""Changes that a reflector passes to its sink."""
+"""Changes of API objects that a reflector passes to its sink."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Upsert(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """New state of an existing object. Intermediate states can be skipped. `version` is its resourceVersion
-    as a number, -1 if it is not numeric."""
+    """New or changed object. Intermediate versions can be skipped. `version` is its resourceVersion as a number, -1
+    if it is not numeric."""
 
     object: T
     raw: bytes
@@ -27,7 +27,8 @@ class Upsert(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, Generic[T], frozen=True):
-    """Deletion of an object, or its end of matching the selector. ``last`` is the last state that the server sent.
+    """Deletion of an object, or a change after which it does not match the selector. ``last`` is the last state
+    that the server sent.
 
     ``last`` is None if the deletion was detected by a relist, or by a successor with another uid.
     """
@@ -38,7 +39,7 @@ class Delete(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """An existing object that cannot be decoded. It still uses its resources.
+    """Existing object that cannot be decoded; a pod, for example, still uses its resources.
 
     ``key`` is ("", "") and ``uid`` "" if not even the name is readable.
     """

@@ -166,15 +166,17 @@ class KubeClient:
         return f"{path}?{query}" if query else path
 
     async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Any:
-        """GET ``path`` and return the decoded JSON."""
+        """Send a GET for ``path`` and return the decoded JSON."""
         return _read(await self.request("GET", path, params=params, accept=accept))
 
     async def create(self, path: str, obj: Any, params: Params | None = None) -> Any:
-        """POST ``obj`` (a dict or a Struct) to a collection, or to a create-only subresource like binding."""
+        """Send a POST of ``obj`` (a dict or a Struct) to a collection, or to a create-only subresource like
+        binding."""
         return _read(await self.request("POST", path, params=params, body=_encode(obj)))
 
     async def replace(self, path: str, obj: Any, params: Params | None = None) -> Any:
-        """PUT ``obj``. With the resourceVersion that was read, it fails with 409 if another writer was faster."""
+        """Send a PUT of ``obj``. With the resourceVersion that was read, it fails with 409 if another writer was
+        faster."""
         return _read(await self.request("PUT", path, params=params, body=_encode(obj)))
 
     async def patch(
@@ -186,7 +188,8 @@ class KubeClient:
         field_manager: str | None = None,
         force: bool = False,
     ) -> Any:
-        """PATCH the object. Server-side apply needs a field manager; ``force`` takes over foreign fields."""
+        """Send a PATCH of an object. Server-side apply needs a field manager; ``force`` takes over fields of other
+        managers."""
         if patch_type is PatchType.APPLY and not field_manager:
             raise ValueError("server-side apply needs a field_manager")
         params: Params | None = None
@@ -207,10 +210,11 @@ class KubeClient:
         propagation: str | None = None,
         dry_run: bool = False,
     ) -> Any:
-        """DELETE the object; with ``dry_run`` the server only validates the request.
+        """Send a DELETE of an object; with ``dry_run`` the server only validates the request.
 
         With ``uid`` only that very object is deleted, never a successor of the same name; with ``version`` (its
-        resourceVersion) only in the state that was read (else 409)."""
+        resourceVersion) only in the state that was read (else 409).
+        """
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -319,7 +323,8 @@ class KubeClient:
 
 
 def _complete_lines(unfinished: list[bytes], piece: bytes) -> Sequence[bytes]:
-    """Return the lines that ``piece`` completes. ``unfinished`` collects the parts of the last line."""
+    """Return the lines that the received ``piece`` completes. ``unfinished`` collects the parts of the last
+    line."""
     if b"\n" not in piece:
         if piece:
             unfinished.append(piece)

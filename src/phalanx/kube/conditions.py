@@ -8,7 +8,7 @@ __all__ = ["PodCondition"]
 
 
 class PodCondition(msgspec.Struct, frozen=True):
-    """A desired condition, or a condition that was read (reduced to the fields that matter here)."""
+    """Condition of a pod's status, to write or as read, reduced to the fields that the scheduler uses."""
 
     type: str
     status: str

@@ -9,7 +9,8 @@ __all__ = ["Contact"]
 
 
 class Contact:
-    """Shared state of the connection: a waiting caller is woken by the first response to any request."""
+    """Shared state of the connection to the API server: the first response to any request wakes all waiting
+    callers."""
 
     def __init__(self) -> None:
         self._lost = False
@@ -19,16 +20,17 @@ class Contact:
 
     @property
     def level(self) -> int:
-        """Return the log level for a failed request: lower once the loss of the server has been logged."""
+        """Log level for a failed request: lower once the loss of the server has been logged."""
         return logging.DEBUG if self._lost else logging.WARNING
 
     def awaited(self, reason: str) -> bool:
-        """Record why a caller waits for a first response ("": it has come). Return True if the reason is new."""
+        """Record why a caller waits for the server's first response ("": the response has come). Return True if the
+        reason is new."""
         news, self._awaited = reason != self._awaited, reason
         return news
 
     def lost(self) -> bool:
-        """Record that the server is unreachable. Return True for the first caller that reports it."""
+        """Record that the server is unreachable. Return True for the first caller that reports this."""
         news, self._lost = not self._lost, True
         return news
 
@@ -43,7 +45,8 @@ class Contact:
         return news
 
     def next_answer(self) -> asyncio.Future[None]:
-        """Return a future for the first response after a loss; the caller cancels it when it stops waiting."""
+        """Return a future for the server's first response after a loss; the caller cancels it when it stops
+        waiting."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)

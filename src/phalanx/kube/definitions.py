@@ -1,4 +1,4 @@
-"""Custom resource definitions: the kinds that an API server serves, even before its discovery lists them."""
+"""CustomResourceDefinitions: the kinds that an API server serves, even before its discovery lists them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Status(msgspec.Struct):
 
 
 class Definition(msgspec.Struct):
-    """A CustomResourceDefinition, reduced to the fields about served resources."""
+    """CustomResourceDefinition, reduced to the fields about served resources."""
 
     metadata: _Metadata
     spec: _Spec
@@ -69,7 +69,7 @@ class Definition(msgspec.Struct):
 
     @property
     def served(self) -> list[ServedResource]:
-        """Return the served resources; none until the server has accepted the names."""
+        """Resources that the definition makes the server serve; none until the server has accepted its names."""
         if not any(
             condition.type == "Established" and condition.status == "True" for condition in self.status.conditions
         ):
@@ -92,12 +92,12 @@ _DECODER = msgspec.json.Decoder(Definition)
 
 
 def decode_definition(raw: bytes) -> Definition:
-    """Decode a definition. Raises msgspec.DecodeError."""
+    """Decode a CustomResourceDefinition. Raises msgspec.DecodeError."""
     return decoded(_DECODER.decode, raw)
 
 
 class Definitions:
-    """State of the definitions, updated from a watch (`take_in`).
+    """CustomResourceDefinitions of an API server, updated from a watch (`take_in`).
 
     A server that has just started does not list custom kinds in its discovery, and does not serve them, until it
     has read their definitions. If such a kind counted as absent, all its objects would be dropped.
@@ -117,19 +117,19 @@ class Definitions:
                 self._served.pop(name, None)
 
     def added_to(self, served: Discovery) -> Discovery:
-        """Return the discovery together with the defined resources that it does not list yet."""
+        """Return the discovery together with the custom resources that it does not list yet."""
         listed = {entry.resource for entry in served.served}
         missing = [entry for entries in self._served.values() for entry in entries if entry.resource not in listed]
         return Discovery((*served.served, *missing), served.degraded) if missing else served
 
     def withdrawn(self, group: str, plural: str) -> bool:
-        """Return whether the kind had a definition before and has none now."""
+        """Return whether the CustomResourceDefinition of a kind was deleted."""
         name = f"{plural}.{group}"
         return name in self._known and name not in self._served
 
 
 class DefinitionWatch:
-    """Watch of the definitions of an API server, if they are readable; `changed` is set at each change."""
+    """Watch of an API server's CustomResourceDefinitions, if they are readable; `changed` is set at each change."""
 
     def __init__(self, client: KubeClient, failures: Failures) -> None:
         self._client = client
@@ -140,17 +140,18 @@ class DefinitionWatch:
         )
 
     async def first_list(self) -> None:
-        """Wait until all definitions have been listed once, or cannot be read."""
+        """Wait until all CustomResourceDefinitions have been listed once, or cannot be read."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await self.reflector.synced.wait()
 
     async def discovered(self) -> Discovery:
-        """Return all served resources, also those missing in discovery yet. Raises as `discover` does."""
+        """Return all served resources, also custom resources that discovery does not list yet. Raises as `discover`
+        does."""
         return self._definitions.added_to(await discover(self._client))
 
     def withdrawn(self, group: str, plural: str) -> bool:
-        """Return whether the kind had a definition before and has none now."""
+        """Return whether the CustomResourceDefinition of a kind was deleted."""
         return self._definitions.withdrawn(group, plural)
 
     def _take_in(self, change: Change[Definition]) -> None:

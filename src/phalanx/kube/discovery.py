@@ -30,7 +30,7 @@ AGGREGATED = ",".join(
 
 
 class ServedResource(msgspec.Struct, frozen=True):
-    """A resource with the other fields of its discovery entry."""
+    """Served resource with the other fields of its discovery entry."""
 
     resource: Resource
     singular: str = ""
@@ -41,7 +41,8 @@ class ServedResource(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Discovery:
-    """Discovery at one moment. Kinds are added and removed: repeat it when a reflector misses a kind."""
+    """Groups, versions and resources that an API server served at one moment. Kinds are added and removed: repeat
+    the discovery when a reflector misses a kind."""
 
     #: In the server's order of preference: within a group the preferred version first.
     served: tuple[ServedResource, ...]
@@ -64,16 +65,17 @@ class Discovery:
         ]
 
     def entry(self, resource: Resource) -> ServedResource | None:
-        """Return the discovery entry of one resource, None if it is not served."""
+        """Return the discovery entry of a resource; None if the resource is not served."""
         return next((entry for entry in self.served if entry.resource == resource), None)
 
     def has_subresource(self, resource: Resource, name: str) -> bool:
-        """Return whether e.g. ``status`` is served, which decides about the path of a status patch."""
+        """Return whether a subresource such as ``status`` is served, which decides about the path of a status
+        patch."""
         entry = self.entry(resource)
         return entry is not None and name in entry.subresources
 
     def serves_group(self, group: str) -> bool | None:
-        """Return whether a group is served; None if it is unreadable and no other version of it is known."""
+        """Return whether an API group is served; None if it is unreadable and no other version of it is known."""
         if any(entry.resource.group == group for entry in self.served):
             return True
         return None if any(_group_of(name) == group for name in self.degraded) else False
@@ -94,7 +96,8 @@ class Discovery:
 
 
 async def discover(client: KubeClient) -> Discovery:
-    """Read the whole discovery. An unreadable group is listed as degraded and does not affect the others.
+    """Read the whole discovery of an API server. An unreadable group is listed as degraded and does not affect the
+    others.
 
     Raises ApiError or ConnectionLost only if the server as a whole does not answer.
     """

@@ -14,7 +14,7 @@ __all__ = ["ApiError", "ConfigError", "ConnectionLost", "Fenced", "Unreachable",
 
 
 class ApiError(Exception):
-    """An error response of the server (an HTTP status outside 2xx).
+    """Error response of the API server (an HTTP status outside 2xx).
 
     ``reason`` is the machine-readable word of the Status body ("NotFound", "Conflict", "Expired", ...), or a
     word for the HTTP status when a proxy answered instead of an API server. ``retry_after`` is in seconds,
@@ -49,24 +49,24 @@ class ApiError(Exception):
 
     @property
     def gone(self) -> bool:
-        """Return whether the resourceVersion or continue token has expired, so that a new list is needed."""
+        """Whether the resourceVersion or continue token has expired, so that a new list is needed."""
         return self.status == 410 or self.reason in ("Gone", "Expired")
 
 
 class ConnectionLost(Exception):  # noqa: N818 - an event, like BrokenPipe, not always an error
-    """No response, or an incomplete one. If the request was a write, its outcome is unknown."""
+    """Request without a response, or with an incomplete one. If the request was a write, its outcome is unknown."""
 
 
 class Unreachable(ConnectionLost):
-    """No connection was possible, so nothing was sent: every verb can be repeated safely."""
+    """Request for which no connection was possible, so nothing was sent: every verb can be repeated safely."""
 
 
 class Fenced(Unreachable):
-    """The write was not sent because the lease of this process has expired."""
+    """Write that was not sent because the lease of this process has expired."""
 
 
 class ConfigError(Exception):
-    """An unusable kubeconfig or credential; the text names the file and the entry."""
+    """Error for an unusable kubeconfig or credential; the text names the file and the entry."""
 
 
 # The words of the API server itself, for responses without a word in their body.
@@ -92,7 +92,8 @@ _PLAIN_TEXT_LIMIT = 400
 
 
 def _seconds(header: str | None, now: float) -> float | None:
-    """Parse Retry-After in either of its forms (RFC 9110 section 10.2.3); None if absent or not understood."""
+    """Parse a Retry-After header in either of its forms (RFC 9110 section 10.2.3); None if absent or not
+    understood."""
     if not header:
         return None
     try:

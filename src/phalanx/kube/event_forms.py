@@ -13,7 +13,7 @@ __all__ = ["CoreForm", "EventForm", "EventsForm", "ObjectReference"]
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Reference to the object of an event."""
+    """Reference from an Event to the object that it is about."""
 
     kind: str
     name: str
@@ -24,7 +24,8 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class EventForm(Protocol):
-    """An event API: ``events`` is the resource to create in; the methods return the fields with differing names."""
+    """Interface of an Event API: ``events`` is the resource to create in; the methods return the fields whose names
+    differ."""
 
     @property
     def events(self) -> Resource: ...
@@ -32,12 +33,13 @@ class EventForm(Protocol):
     def first(self, controller: str, regarding: ObjectReference, note: str, now: float) -> dict[str, Any]: ...
 
     def counted(self, count: int, last: float) -> dict[str, Any]:
-        """Return the changed fields of an event that occurred again."""
+        """Return the changed fields of an Event that occurred again."""
         ...
 
 
 class EventsForm:
-    """events.k8s.io/v1, as kube-scheduler writes it: times with microseconds, and a series for repeated events."""
+    """Fields of Events in events.k8s.io/v1, as kube-scheduler writes them: times with microseconds, and a series
+    for repeated events."""
 
     events: Final = Resource("events.k8s.io", "v1", "events", "Event")
 
@@ -56,9 +58,10 @@ class EventsForm:
 
 
 class CoreForm:
-    """core/v1, as the controllers of Volcano and Kubernetes write it.
+    """Fields of Events in core/v1, as the controllers of Volcano and Kubernetes write them.
 
-    Programs that wait for events of jobs read ``lastTimestamp``, which the newer API does not fill in."""
+    Programs that wait for events of jobs read ``lastTimestamp``, which the newer API does not fill in.
+    """
 
     events: Final = Resource("", "v1", "events", "Event")
 

@@ -1,4 +1,4 @@
-"""Event recorder: sends events when there is time, and never delays scheduling."""
+"""Recorder that sends Events in the background and never delays scheduling."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BEHIND = 10
 
 
 class EventWriter(Protocol):
-    """Client methods that the recorder needs (KubeClient has them); `get` only for events with ``once``."""
+    """Client methods that the event recorder needs (KubeClient has them); `get` only for events with ``once``."""
 
     async def get(self, path: str) -> Any: ...
 
@@ -42,7 +42,7 @@ class EventWriter(Protocol):
 
 
 class _Series:
-    """Equal events: the first one is created, the later ones are counted."""
+    """Equal Events: the first one is created in the API, for later ones its count is increased."""
 
     __slots__ = ("body", "count", "created", "last", "once", "path", "queued", "told", "told_at")
 
@@ -63,7 +63,8 @@ class _Series:
 
 
 class EventRecorder:
-    """Queue of events: ``record`` neither blocks nor raises; ``run`` sends up to ``senders`` requests at a time.
+    """Queue of Events to send: ``record`` neither blocks nor raises; ``run`` sends up to ``senders`` requests at a
+    time.
 
     Events that differ only in time become one object with a count. The count is written at the second event, then
     every half hour, and after six minutes of silence. If more than ``capacity`` events are queued, new ones are
@@ -122,7 +123,7 @@ class EventRecorder:
         behind: bool = False,
         once: bool = False,
     ) -> bool:
-        """Queue an event. Return False if it was dropped for overload."""
+        """Queue an Event to be sent. Return False if it was dropped because the queue is full."""
         now = self._wall_clock()
         key = (regarding, related, type, reason, action, note)
         series = self._series.get(key)
@@ -142,14 +143,14 @@ class EventRecorder:
         return True
 
     async def run(self) -> None:
-        """Send queued events until cancelled."""
+        """Send queued Events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._senders):
                 tasks.create_task(self._send_forever())
             tasks.create_task(self._sweep_forever())
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until all recorded events are sent (``run`` must be running). Return False after ``seconds``."""
+        """Wait until all recorded Events are sent (``run`` must be running). Return False after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -158,7 +159,7 @@ class EventRecorder:
         return True
 
     def sweep(self) -> None:
-        """Queue the counts that are due, and delete the series that have ended."""
+        """Queue the writes of repeated Events' counts that are due, and forget series that have ended."""
         now = self._wall_clock()
         for key, series in list(self._series.items()):
             ended = now - series.last >= SILENCE
@@ -199,7 +200,7 @@ class EventRecorder:
         return _Series(self._form.events.path(namespace), body, now)
 
     def _name_by_content(self, series: _Series, regarding: ObjectReference, note: str) -> None:
-        """Name the event by its content, unless this process has recorded it before: then it occurs again."""
+        """Name an Event by its content, unless this process has recorded it before: then it counts as repeated."""
         content = (regarding.uid, regarding.kind, series.body["type"], series.body["reason"], note)
         suffix = "." + hashlib.sha256("\0".join(content).encode("utf-8", "replace")).hexdigest()[:16]
         name = _cut(regarding.name, NAME_LIMIT - len(suffix)) + suffix
@@ -257,7 +258,8 @@ class EventRecorder:
         series.told, series.told_at = count, self._wall_clock()
 
     async def _exists(self, series: _Series) -> bool:
-        """Return whether an earlier process has sent the event. A denied read means that it is sent."""
+        """Return whether an earlier process has sent the Event; False if the read is denied, so that the Event is
+        sent."""
         try:
             await self._policy.run(lambda: self._client.get(f"{series.path}/{series.name}"), "GET")
         except ApiError as error:
@@ -288,7 +290,8 @@ class EventRecorder:
             await self._create(series)  # events expire after an hour; the series outlived its object
 
     def _log_failure(self, error: Exception) -> None:
-        """Log once per kind of failure. A namespace in deletion rejects events, which is normal."""
+        """Log a failed write of an Event, once per kind of failure. A namespace in deletion rejects events, which
+        is normal."""
         if isinstance(error, ApiError) and (error.status == 404 or _terminating(error)):
             log.debug("event not recorded: %s", error)
             return

@@ -1,4 +1,4 @@
-"""Unexpected failures that must not end the process: each one is logged once and always counted."""
+"""Log of unexpected failures that must not end the process: each one is logged once and always counted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Failures:
         return True
 
     def guard(self, part: str, subject: str, call: Callable[[], object]) -> None:
-        """Call, and record the failure if it raises."""
+        """Call a function, and record the failure if it raises."""
         try:
             call()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Right of this process to write: unconditional without a lease, else while it holds the lease."""
+"""Right of this process to write to the API: unconditional without a lease, else while it holds the lease."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseOptions(msgspec.Struct, frozen=True):
-    """Name of a lease and its times in seconds (see LeaderElector)."""
+    """Name of a leader election lease and its times in seconds (see LeaderElector)."""
 
     namespace: str
     name: str
@@ -36,7 +36,8 @@ class Leadership:
     """
 
     def __init__(self, client: KubeClient, lease: LeaseOptions | None) -> None:
-        """`client` is the leading service's client; the election creates its own from the same settings."""
+        """Create the leadership. `client` is the service's client; the election creates its own client from the
+        same settings."""
         self.client = client
         self._thread = (
             LeaderThread(client.config, lambda own: self._elector(own, lease)) if lease is not None else None
@@ -51,7 +52,7 @@ class Leadership:
         return _elector(own, lease)
 
     def _answered(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request of the election with those of `client`, on the event loop of the service."""
+        """Count a request of the leader election with those of `client`, on the event loop of the service."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed, so the counters are not read any more
                 self._loop.call_soon_threadsafe(lambda: self.client.answered(method, path, status, seconds))
@@ -62,7 +63,7 @@ class Leadership:
 
     @property
     def line(self) -> str:
-        """Holder and waiting candidate of the lease, for the log."""
+        """Holder of the lease and this candidate, as one line for the log."""
         if self._thread is None:
             return "no lease is configured: this process leads"
         return f"{self._thread.identity} waits for the lease; {self._thread.holder or 'no known replica'} leads"
@@ -72,7 +73,7 @@ class Leadership:
             await self._acquired.wait()
 
     async def run(self, lost: Callable[[], None]) -> None:
-        """Run the election until cancelled, which releases the lease; call `lost` if the lease is lost."""
+        """Run the leader election until cancelled, which releases the lease; call `lost` if the lease is lost."""
         thread = self._thread
         if thread is None:
             return
@@ -105,7 +106,7 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
 
 
 async def unless_stopped(stopping: asyncio.Event, awaited: Awaitable[object]) -> bool:
-    """Await `awaited`, passing its exception on. Return False if `stopping` was set first."""
+    """Await `awaited`, and raise its exception. Return False if `stopping` was set first."""
     tasks = [asyncio.ensure_future(awaited), asyncio.ensure_future(stopping.wait())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Leader election on a Lease (coordination.k8s.io/v1), with a deadline that fences our own writes."""
+"""Leader election on a Lease (coordination.k8s.io/v1), with a deadline after which this process sends no writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _LOOK = 1.0
 
 
 class LeadershipLost(Exception):  # noqa: N818 - an event, like BrokenPipe, and no mistake of the caller
-    """The lease was not renewed in time, or another process holds it. Stop writing, and exit."""
+    """Loss of the lease: it was not renewed in time, or another process holds it. The caller stops writing, and
+    exits."""
 
     def __init__(self, message: str, because: str) -> None:
         super().__init__(message)
@@ -36,7 +37,7 @@ class LeadershipLost(Exception):  # noqa: N818 - an event, like BrokenPipe, and 
 
 
 class LeaderElector:
-    """Candidate for a lease: acquires it, renews it, and knows until when it is safe to write.
+    """Candidate for a lease: acquires it, renews it, and knows until when this process can safely write.
 
     Expiry of another holder's lease is measured on our own monotonic clock, from the last observed change of the
     record; clocks of other machines do not matter. Our own renewals count from before they
@@ -101,7 +102,8 @@ class LeaderElector:
         return self._clock() + margin < self._trusted_until
 
     async def run(self) -> None:
-        """Acquire the lease, set ``leading``, renew. End with LeadershipLost, or release the lease on cancellation.
+        """Acquire the lease, set ``leading``, renew the lease. End with LeadershipLost, or release the lease on
+        cancellation.
 
         Cancel it only after the last write is answered.
         """
@@ -128,7 +130,7 @@ class LeaderElector:
                 raise self._loss()
 
     async def _read_holder(self) -> None:
-        """Read the holder of the lost lease within a short timeout; nothing is written any more."""
+        """Read the holder of the lost lease within a short timeout; this process writes nothing any more."""
         with suppress(ApiError, ConnectionLost, ConfigError, TimeoutError):
             async with asyncio.timeout(min(_LOOK, self._retry_period)):
                 self._observe(await self._client.get(self._path))
@@ -149,7 +151,8 @@ class LeaderElector:
         return LeadershipLost(f"{self._path}: now held by {holder}", because)
 
     async def _attempt(self) -> bool:
-        """Try once to acquire or renew. Return whether it succeeded; failures are logged, not raised."""
+        """Try once to acquire or renew the lease. Return whether this succeeded; failures are logged, not
+        raised."""
         started = self._clock()
         timeout = self._renew_deadline / 2
         if self.is_leader():
@@ -263,7 +266,7 @@ class LeaderElector:
 
 
 def _error_text(error: Exception, timeout: float) -> str:
-    """Return the text of an error; a timeout has none, so its text names the seconds."""
+    """Return the text of a request's error; for a timeout, which has no text, a text with the seconds."""
     return str(error) or f"no answer in {timeout:.3g} s"
 
 

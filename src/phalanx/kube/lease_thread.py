@@ -16,7 +16,7 @@ __all__ = ["LeaderThread"]
 
 
 class LeaderThread:
-    """Thread that runs an elector with its own client and event loop.
+    """Thread that runs the leader election with its own client and event loop.
 
     ``leading`` is done when the lease is held; ``ended`` when the election has ended, with LeadershipLost (or
     another failure) as its exception, or None after ``stop``. Both are concurrent futures: wrap them with
@@ -41,12 +41,13 @@ class LeaderThread:
         self._thread.start()
 
     def is_leader(self, margin: float = 0.0) -> bool:
-        """Return LeaderElector.is_leader; False before the lease is held and after the election has ended."""
+        """Return whether this process leads (LeaderElector.is_leader); False before the lease is held and after the
+        election has ended."""
         return self._elector is not None and not self.ended.done() and self._elector.is_leader(margin)
 
     @property
     def identity(self) -> str:
-        """Our holder identity in the lease; "" before the thread runs."""
+        """Holder identity of this process in the lease; "" before the thread runs."""
         return self._elector.identity if self._elector is not None else ""
 
     @property

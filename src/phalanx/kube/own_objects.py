@@ -30,5 +30,5 @@ def name_prefix(scheduler_names: Sequence[str]) -> str:
 
 
 def default_lease(scheduler_names: Sequence[str]) -> str:
-    """Return the name of the lease of a scheduler's replicas; `phalanx-scheduler` by default."""
+    """Return the name of the Lease of a scheduler's replicas; `phalanx-scheduler` by default."""
     return f"{name_prefix(scheduler_names)}-scheduler"

@@ -1,4 +1,4 @@
-"""Reading of a list: in one response if it is short enough, else page by page."""
+"""Reading of a list from the API: in one response if it is short enough, else page by page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOKEN = re.compile(rb'"continue"\s*:\s*"([^"\\]+)"')
 
 
 class ListPages(Generic[T]):
-    """Lists of one resource; ``selectors`` are query parameters of each request."""
+    """Reader of lists of one resource; ``selectors`` are query parameters of each request."""
 
     def __init__(
         self, client: KubeClient, path: str, selectors: Mapping[str, str | None], form: ItemForm[T] | None = None
@@ -48,7 +48,7 @@ class ListPages(Generic[T]):
         self._whole = True
 
     async def read(self, page_size: int, *, formed: bool = True) -> AsyncGenerator[ListPage[T]]:
-        """Yield all pages, each of `page_size` objects (0: one page); raise as the request raises.
+        """Yield all pages of the list, each of `page_size` objects (0: one page); raise the errors of the requests.
 
         The server prepares further pages while the consumer handles the previous ones. Without `formed` all items
         stay JSON.
@@ -93,7 +93,7 @@ class ListPages(Generic[T]):
         return length * (count + remaining) < WHOLE_LIST * count
 
     async def _whole_list(self, form: ItemForm[T] | None) -> ListPage[T] | None:
-        """Read the list without pages. Return None, and disable such reads, if the server fails."""
+        """Read the list without pages. Return None, and disable reads without pages, if the server fails."""
         try:
             return self._page(await self._request(0, None), form)
         except (ApiError, ConnectionLost) as error:
@@ -103,9 +103,10 @@ class ListPages(Generic[T]):
 
 
 class _PagesAhead:
-    """Prefetch of pages: requests the next page before the consumer needs it.
+    """Prefetch of list pages: requests the next page before the consumer needs it.
 
-    A pause of the server, such as a garbage collection, does not delay a consumer that has pages left."""
+    A pause of the server, such as a garbage collection, does not delay a consumer that has pages left.
+    """
 
     def __init__(self, request: Callable[[str], Awaitable[bytes]], token: str) -> None:
         self._request = request
@@ -115,9 +116,11 @@ class _PagesAhead:
         self._task = asyncio.ensure_future(self._run(token))
 
     async def next(self) -> tuple[bytes, str | None]:
-        """Return a page and the token of the next one: "" for none, None if unknown. Raise as its request did.
+        """Return a page and the token of the next page: "" for none, None if unknown. Raise the error of its
+        request.
 
-        Do not call it again after a page without a token."""
+        Do not call it again after a page without a token.
+        """
         page = await self._pages.get()
         if isinstance(page, Exception):
             raise page
@@ -143,7 +146,7 @@ class _PagesAhead:
 
 
 def _next_token(page: bytes) -> str | None:
-    """Return the continue token of a page: "" for none, None if only decoding can find it."""
+    """Return the continue token of a list page: "" for none, None if only decoding can find it."""
     head = page[:_HEAD]
     items = head.find(_ITEMS)
     if items < 0:

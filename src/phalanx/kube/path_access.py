@@ -1,4 +1,4 @@
-"""Access to the process's own endpoints, authorized by the API server as for its non-resource paths."""
+"""Access to the HTTP endpoints of this process, authorized by the API server as for its non-resource paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _MAX_CACHED = 1000
 
 
 class AccessError(Exception):
-    """Refusal of a request. `status` is the HTTP status: 401 unknown token, 403 forbidden, 503 no answer."""
+    """Refusal of a request to an endpoint of this process. `status` is the HTTP status: 401 unknown token, 403
+    forbidden, 503 API server does not answer."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -27,8 +28,8 @@ class AccessError(Exception):
 
 
 class PathAccess:
-    """Check of access: a TokenReview identifies the sender of a bearer token, and a SubjectAccessReview decides
-    about `get` of a path or `list` of pods.
+    """Check of access to this process's endpoints: a TokenReview identifies the sender of a bearer token, and a
+    SubjectAccessReview decides about `get` of a path or `list` of pods.
 
     Answers are cached by a hash of the token, so that a polling client does not cause a request each time.
     """
@@ -39,11 +40,12 @@ class PathAccess:
         self._cache: OrderedDict[tuple[bytes, str], tuple[float, AccessError | None]] = OrderedDict()
 
     async def check(self, authorization: str, path: str) -> None:
-        """Check that the sender of the header is allowed to get the path. Raises AccessError."""
+        """Raise AccessError unless the sender of the Authorization header is allowed to get the path."""
         await self._check(authorization, path, {"nonResourceAttributes": {"path": path, "verb": "get"}})
 
     async def check_pods(self, authorization: str, namespace: str) -> None:
-        """Check that the sender is allowed to list the pods of a namespace ("": of all). Raises AccessError."""
+        """Raise AccessError unless the sender of the Authorization header is allowed to list the pods of a
+        namespace ("": of all)."""
         attributes = {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace}}
         await self._check(authorization, f"pods of {namespace or 'all namespaces'}", attributes)
 

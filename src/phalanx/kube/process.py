@@ -1,4 +1,4 @@
-"""Frame of a process: services that run until a signal, and services with one leading replica."""
+"""Frame of a process: run services until a signal, and services of which one replica leads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.kube.leadership import Leadership, unless_stopped
 
 
 class RunningService(Protocol):
-    """A service whose `run` returns after `stop`; `ready` is set while it serves."""
+    """Service whose `run` returns after `stop`; `ready` is set while it serves."""
 
     @property
     def ready(self) -> asyncio.Event: ...
@@ -27,7 +27,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StoppableWork:
-    """A coroutine function as a service; it is called with the event that asks it to end."""
+    """Coroutine function as a service; it is called with the event that requests its end."""
 
     def __init__(self, work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
         self.ready = asyncio.Event()
@@ -47,7 +47,8 @@ async def run_until_signal(
     announce: Callable[[], Awaitable[None]] | None = None,
     signals: Collection[signal.Signals] = STOP_SIGNALS,
 ) -> None:
-    """Run services until one of `signals`, or the end of one, which stops the others; raise the first failure.
+    """Run services until one of `signals`, or until one service ends, which stops the others; raise the first
+    failure.
 
     `announce` waits until they are ready and logs it; it is cancelled at the end.
     """
@@ -76,7 +77,7 @@ async def _run_then_stop(run: Coroutine[Any, Any, None], stop: Callable[[], None
 
 
 class LeadingService:
-    """A service with one working replica at a time; without a lease it leads from the start.
+    """Service of which one replica works at a time; without a lease this replica leads from the start.
 
     `run` ends when `stop` is called or the lease is lost: see `leadership.lost_because`. `serve` sets `ready`.
     """
@@ -88,11 +89,12 @@ class LeadingService:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Request the end of `run`, which still awaits `drain`."""
+        """Request the end of `run`, which still awaits `drain` before it returns."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Serve until `serve` ends, passing its exception on, or until stopped; the lease is released last.
+        """Run `serve` as the leader until it ends (its exception is raised), or until stopped; release the lease
+        last.
 
         No request is sent before the API server answers; an unreachable server is logged once. Raises ConfigError
         if no connection could ever be opened.
@@ -104,21 +106,21 @@ class LeadingService:
             await self.close()
 
     async def stand_by(self) -> None:
-        """Return when the lease is held and `serve` may begin."""
+        """Wait as a standby replica; return when the lease is held and `serve` can begin."""
         await self.leadership.acquired()
 
     async def serve(self) -> None:
-        """Work until cancelled. It is called when the lease is held."""
+        """Do the service's work until cancelled; called when the lease is held."""
         raise NotImplementedError
 
     async def drain(self) -> None:
-        """Finish started work, while the lease is still held; called also if `serve` was never called."""
+        """Finish started writes, while the lease is still held; called also if `serve` was never called."""
 
     async def close(self) -> None:
         """Close the service's resources, after the release of the lease."""
 
     def lease_lost(self) -> None:
-        """End `run`; no write is sent any more."""
+        """Stop the service because the lease is lost; no write is sent any more."""
         self.stop()
 
     async def _run_reachable(self) -> None:

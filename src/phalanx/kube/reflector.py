@@ -51,7 +51,7 @@ STUCK_LIMIT = 3
 
 
 class ReflectorState(enum.Enum):
-    """State of the loop."""
+    """State of a reflector's list/watch loop."""
 
     LISTING = "listing"
     WATCHING = "watching"
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
         self._error = ""
 
     def __len__(self) -> int:
-        """Return the number of known objects."""
+        """Return the number of known objects of the resource."""
         return len(self._index)
 
     @property
@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
         return max(0.0, self._clock() - self.last_contact)
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch the resource until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -202,21 +202,23 @@ class Reflector(Generic[T]):
                 await self._wait(pause)
 
     def list_anew(self, *, redeliver: bool = False) -> None:
-        """Begin the next ``run`` with a list, which sets ``synced``. Call it only while ``run`` is not running.
+        """Begin the next ``run`` with a list, which sets ``synced``. Call this method only while ``run`` is not
+        running.
 
-        With ``redeliver`` every object is passed on, also in a known state."""
+        With ``redeliver`` every object is passed on, also in a known state.
+        """
         self._version = self._watching_since = None
         self.synced.clear()
         if redeliver:
             self._index = {key: (uid, -1) for key, (uid, _) in self._index.items()}
 
     def look_again(self) -> None:
-        """Retry an absent resource at once, because it can be served by now."""
+        """Retry a resource that was not served or forbidden at once, because it can be readable by now."""
         if self.state is ReflectorState.ABSENT:
             self._sooner.set()
 
     async def _until_reachable(self, text: str) -> None:
-        """Wait until the next attempt is due, or another request has reached the server."""
+        """Wait until the next list or watch is due, or another request has reached the server."""
         self._unreached = True
         if self._client.contact.lost():
             server = self._client.config.server
@@ -281,7 +283,8 @@ class Reflector(Generic[T]):
         self._complete()
 
     async def _list_pages(self, page_size: int) -> tuple[str, list[Key]]:
-        """Read and pass on all pages. Return the list's version and the keys of vanished objects."""
+        """Read all pages of a list and pass their objects to the sink. Return the list's version and the keys of
+        vanished objects."""
         unseen, count = dict.fromkeys(self._index), 0
         is_relist, version, logged_at = bool(unseen), "", self._clock()
         async with aclosing(self._pages.read(page_size, formed=not is_relist)) as pages:
@@ -303,7 +306,8 @@ class Reflector(Generic[T]):
         return version, list(unseen)
 
     def _unchanged(self, raw: bytes) -> Key | None:
-        """Return the key of an object in its known state, else None: most of a relist needs no decoding."""
+        """Return the key of a listed object whose version is known already, else None: most of a relist needs no
+        decoding."""
         head = read_head(raw)
         key, uid, number = head.key, head.uid, version_number(head.version)
         return key if uid and number >= 0 and self._index.get(key) == (uid, number) else None
@@ -354,7 +358,8 @@ class Reflector(Generic[T]):
         return 0.0
 
     def _level_of_end(self) -> int:
-        """Return the log level for the end of a stream: low for the first, as servers end streams now and then."""
+        """Return the log level for the end of a watch stream: low for the first one, as servers end streams now and
+        then."""
         return logging.WARNING if self._backoff.failures else logging.DEBUG
 
     def _event(self, line: bytes) -> None:
@@ -378,7 +383,8 @@ class Reflector(Generic[T]):
     # -- objects -----------------------------------------------------------------------------------------
 
     def _present(self, raw: bytes, *, listed: bool) -> Key:
-        """Handle an existing object. A list is the truth; a watch event can repeat a known state, or be older."""
+        """Pass an existing object to the sink. A list is always current; a watch event can repeat a known version,
+        or be older."""
         obj: T | None = None
         try:
             obj = self._decode(raw)
@@ -414,7 +420,7 @@ class Reflector(Generic[T]):
         return key
 
     def _formed(self, objects: Sequence[T]) -> None:
-        """Handle decoded objects of the first list: nearly all of them are new."""
+        """Pass decoded objects of the first list to the sink: nearly all of them are new."""
         index, gathered = self._index, self._gathered
         for obj in objects:
             head = self._head(obj, b"")
@@ -427,7 +433,8 @@ class Reflector(Generic[T]):
             gathered[key] = Upsert(obj, b"", key, head.uid, number)
 
     def _absent(self, raw: bytes) -> None:
-        """Handle a DELETED event; ignore it for an unknown object or for the predecessor of a known one."""
+        """Pass the deletion of a DELETED event to the sink; ignore it for an unknown object or for the predecessor
+        of a known one."""
         last: T | None = None
         try:
             last = self._decode(raw)
@@ -479,7 +486,8 @@ class Reflector(Generic[T]):
         return pause
 
     def _not_served(self, error: ApiError) -> float:
-        """Handle a 404. One of several servers can lack the kind yet, so known objects are not deleted at once."""
+        """Handle a 404 for the whole resource. One of several servers can lack the kind yet, so known objects are
+        not deleted at once."""
         now = self._clock()
         if self._index and self._unserved_since is None:
             self._unserved_since = now
@@ -496,8 +504,9 @@ class Reflector(Generic[T]):
         return self._retry_slowly(ReflectorState.ABSENT)
 
     def _forbidden(self, error: ApiError) -> float:
-        """Handle a 403. A server that has just started forbids everything for about a second, until it has loaded
-        its rules, so objects that limit other pods or exist already are not dropped at the first refusal."""
+        """Handle a 403 for the whole resource. A server that has just started forbids everything for about a
+        second, until it has loaded its rules, so objects that limit other pods or exist already are not dropped at
+        the first refusal."""
         now = self._clock()
         if self._refused_since is None:
             self._refused_since, self.state = now, ReflectorState.WAITING

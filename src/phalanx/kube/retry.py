@@ -1,4 +1,4 @@
-"""Retries: the backoff between attempts, and the requests that are safe to repeat."""
+"""Retries of API requests: the backoff between attempts, and the requests that are safe to repeat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _PASSING = frozenset({500, 502, 503, 504})
 
 @dataclass
 class Backoff:
-    """Growing pauses of one loop: ``base`` doubles up to ``cap`` seconds, each pause is drawn from its upper half.
+    """Growing pauses between the attempts of one loop: ``base`` doubles up to ``cap`` seconds, each pause is drawn
+    from its upper half.
 
     A loop that has recovered starts again from ``base`` (its owner calls ``reset``). A server's
     Retry-After is a lower bound of the pause, and is capped as well, so that a nonsensical header
@@ -49,7 +50,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Retries of one request.
+    """Policy for the retries of one API request.
 
     ``attempts`` counts the first one. ``guarded`` in the methods below means that a repeat has no further effect:
     the request carries a uid or a resourceVersion, or sets absolute values (a merge patch).
@@ -63,7 +64,7 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False)
 
     def retryable(self, error: BaseException, method: str, *, guarded: bool = False) -> bool:
-        """Return whether sending the same request again is safe and useful.
+        """Return whether a failed request can be sent again safely and usefully.
 
         After 429 or without a connection: always, as nothing has happened. After a lost response or a 5xx the
         write can have happened: only reads and guarded writes. Every other response is final.
@@ -81,7 +82,7 @@ class RetryPolicy:
         return Backoff(self.base, self.factor, self.cap, self.random)
 
     async def run(self, send: Callable[[], Awaitable[R]], method: str, *, guarded: bool = False) -> R:
-        """Call ``send`` until it succeeds, fails finally, or was called ``attempts`` times."""
+        """Call ``send`` until it succeeds, fails with a final error, or was called ``attempts`` times."""
         backoff = self.backoff()
         for attempts_left in range(self.attempts - 1, -1, -1):
             try:

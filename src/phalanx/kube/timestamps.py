@@ -1,4 +1,4 @@
-"""The two time formats of Kubernetes: whole seconds, and microseconds."""
+"""Formats of Kubernetes for times: whole seconds, and microseconds."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ async def wait_until(
     label_selector: str | None = None,
     field_selector: str | None = None,
 ) -> Mapping[Key, dict[str, Any]]:
-    """Wait until ``holds`` returns True for the selected objects (by key). Return those objects.
+    """Wait until ``holds`` returns True for the selected objects (by key). Return these objects.
 
-    It is called after the first complete list and after every change, and its exceptions are passed on. Raises
+    ``holds`` is called after the first complete list and after every change, and its exceptions are raised. Raises
     TimeoutError, with the number of objects, after ``seconds``.
     """
     objects: dict[Key, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Lists and watch events on the wire, split without decoding the objects inside."""
+"""Lists and watch events as JSON, split without decoding the objects inside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ F = TypeVar("F")
 
 
 class ObjectHead(msgspec.Struct, frozen=True, gc=False):
-    """Identity of an object (key and uid) and its version."""
+    """Namespace, name, uid and resourceVersion of an object."""
 
     key: Key
     uid: str
@@ -101,7 +101,8 @@ _PREFIXES = tuple(
 
 
 def read_page(body: bytes) -> ListPage[Any]:
-    """Split a list into its items. Raises ConnectionLost if the body is not a list, so damaged in transit."""
+    """Split a list into its items. Raises ConnectionLost if the body is not a list, because it was damaged in
+    transit."""
     try:
         page = _read_list(body)
     except msgspec.DecodeError as error:
@@ -110,7 +111,7 @@ def read_page(body: bytes) -> ListPage[Any]:
 
 
 class ItemForm(Generic[T]):
-    """Decoder of pages with all their items, in less than half the time of single objects.
+    """Decoder of list pages with all their items, in less than half the time of single objects.
 
     An item is decoded as a `kind`, and `read` makes a T of it. `read` returns None, or raises msgspec.DecodeError,
     for an item that has to be decoded alone.
@@ -121,7 +122,7 @@ class ItemForm(Generic[T]):
         self._decode: Callable[[bytes], _List[F]] = msgspec.json.Decoder(_List[kind]).decode  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> ListPage[T] | None:
-        """Decode a page; return None if an item has to be decoded alone."""
+        """Decode a page of a list; return None if one of its items has to be decoded alone."""
         try:
             page = self._decode(body)
             forms = page.items or []
@@ -136,7 +137,8 @@ def _list_page(metadata: _ListMetadata, items: list[msgspec.Raw], objects: list[
 
 
 def read_event(line: bytes) -> Event:
-    """Split a watch event. Raises ConnectionLost if the line is not an event, so damaged in transit."""
+    """Split a watch event into its type and its object. Raises ConnectionLost if the line is not an event, because
+    it was damaged in transit."""
     for prefix, start, kind in _PREFIXES:
         if line.startswith(prefix):
             if line.endswith(b"}}"):
@@ -169,7 +171,7 @@ def _read_framed(line: bytes) -> _Framed:
 
 
 def read_status(raw: bytes) -> dict[str, Any]:
-    """Return the Status object of an ERROR event; an empty dict if it is not an object."""
+    """Return the Status object of a watch's ERROR event; an empty dict if it is not an object."""
     try:
         status = decode_json(raw)
     except msgspec.DecodeError:
@@ -178,7 +180,8 @@ def read_status(raw: bytes) -> dict[str, Any]:
 
 
 def read_head(raw: bytes) -> ObjectHead:
-    """Return the head of an object's JSON, even of an undecodable object; missing fields are empty strings."""
+    """Return namespace, name, uid and version of an object's JSON, even of an undecodable object; missing fields
+    are empty strings."""
     try:
         metadata = decoded(_OBJECT.decode, raw).metadata
         return ObjectHead((metadata.namespace or "", metadata.name), metadata.uid or "", metadata.version or "")
@@ -188,7 +191,8 @@ def read_head(raw: bytes) -> ObjectHead:
 
 
 def head_of(obj: object, raw: bytes) -> ObjectHead:
-    """Return the head from the decoded object's ``metadata`` if it has the usual form, else from the JSON."""
+    """Return namespace, name, uid and version from a decoded object's ``metadata`` if it has the usual form, else
+    from the JSON."""
     metadata: Any = getattr(obj, "metadata", None)
     if metadata is not None:
         try:
@@ -207,7 +211,7 @@ def _dict_head(obj: object) -> ObjectHead:
 
 
 def _metadata(raw: bytes) -> object:
-    """Decode the metadata alone, so that undecodable values beside or below them do no harm."""
+    """Decode the metadata of an object alone, so that undecodable values beside or below them do no harm."""
     for begin, end, _ in parts_at(raw, 2):
         if _METADATA_KEY.search(raw, max(0, begin - 64), begin):
             try:
@@ -231,7 +235,7 @@ def _metadata_head(metadata: object) -> ObjectHead:
 
 
 def version_number(version: str) -> int:
-    """Return a resourceVersion as a number, -1 if it is not one. Comparable within one resource only."""
+    """Return a resourceVersion as a number, -1 if it is not numeric. Comparable within one resource only."""
     if len(version) < 19 and version.isascii() and version.isdecimal():
         return int(version)  # the form that API servers send
     number = parse_whole(version, 0)

@@ -1,4 +1,4 @@
-"""Accounts: nodes of quota trees that pods are charged to, of all dialects."""
+"""Accounts: tree nodes of queues and quotas (of Volcano, Koordinator, ...) whose limits count the usage of pods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def limits_of(amounts: Mapping[str, int]) -> Limits:
 
 
 class Tree(enum.StrEnum):
-    """Kind of an account's tree. A pod is charged on one path of each tree that contains it."""
+    """Kind of an account tree. A pod is charged on one path of each tree that contains it."""
 
     QUEUE = "queue"  # Volcano and kube-batch queues: cluster-wide, below `root`
     NAMESPACE = "namespace"  # namespaces within a queue, created by their pods
@@ -46,7 +46,7 @@ class Tree(enum.StrEnum):
 
 
 class AccountKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Key of an account; `forest` distinguishes trees of one kind (Koordinator's tree-id), mostly ""."""
+    """Key of an account; `forest` distinguishes account trees of one kind (Koordinator's tree-id), mostly ""."""
 
     tree: Tree
     name: str
@@ -64,7 +64,8 @@ class AccountState(enum.StrEnum):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Limit of an account's usage per window; `hours` are resource-hours (cpu in milli-core-hours).
+    """Budget of an account: a limit of its usage per time window; `hours` are resource-hours (cpu in
+    milli-core-hours).
 
     Windows are `window` seconds long and begin at multiples of it since the epoch.
     """
@@ -92,7 +93,7 @@ class EvictionRate(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One account as declared.
+    """Account (queue or quota) as its API object declares it.
 
     `guarantee` is never lent. `deserved` is lent and reclaimed (None if the dialect has none, as opposed to
     zero). `capability` is the limit. Absent resources are 0, 0 and unlimited. The min of an ElasticQuota is

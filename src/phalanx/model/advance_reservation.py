@@ -19,7 +19,7 @@ NO_END: Final = 2**62
 
 
 class AtEnd(enum.StrEnum):
-    """Action for the pods that use a reservation, at its end."""
+    """Action for the pods that use an advance reservation, when the reservation ends."""
 
     EVICT = "evict"
     KEEP = "keep"
@@ -27,14 +27,15 @@ class AtEnd(enum.StrEnum):
 
 
 class Replace(enum.StrEnum):
-    """Nodes of a reservation that are replaced."""
+    """Choice of the nodes that an advance reservation replaces by other nodes."""
 
     NONE = "none"
     LOST = "lost"
 
 
 class ReservedNodes(msgspec.Struct, frozen=True):
-    """Whole nodes: all nodes in `names`, or `count` (0: all) of the selected nodes."""
+    """Whole nodes that an advance reservation reserves: all nodes in `names`, or `count` (0: all) of the selected
+    nodes."""
 
     names: tuple[str, ...] = ()
     selector: tuple[Requirement, ...] | None = None
@@ -42,7 +43,8 @@ class ReservedNodes(msgspec.Struct, frozen=True):
 
 
 class AdvanceReservation(msgspec.Struct, frozen=True):
-    """Reserved capacity: `count` pods of `template`, the demand of the gang (namespace, name), or whole `nodes`.
+    """Advance reservation: reserved capacity for `count` pods of `template`, for the requests of the gang
+    (namespace, name), or whole `nodes`.
 
     The first occurrence lasts from `start` (the earliest start, if `flexible_start`) for `duration` seconds (0:
     until `end`, NO_END for no end); `recurrence` adds further ones. `queue` is charged, "" for no queue. The
@@ -81,7 +83,7 @@ class AdvanceReservation(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.name}"
 
     def occurrence(self, moment: int) -> Occurrence | None:
-        """Return the current occurrence at `moment`, else the next one; None after the last one."""
+        """Return the reservation's time window at `moment`, else its next one; None after the last one."""
         if self.problem:
             return None
         if self.recurrence is None:

@@ -9,7 +9,7 @@ from phalanx.model.topology import TopologyRule
 
 
 class Composite(msgspec.Struct, frozen=True):
-    """CompositePodGroup of scheduling.k8s.io.
+    """Group of gangs (CompositePodGroup of scheduling.k8s.io), of which a minimum starts together.
 
     At least `min_groups` child groups start together or none does; 0: each starts independently (the basic
     policy). `parent` is the parent composite, in the same namespace. `workload` is the Workload of its template;

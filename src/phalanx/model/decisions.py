@@ -1,4 +1,4 @@
-"""What a cycle hands to the executor."""
+"""Decisions of one scheduling cycle, which the executor writes to the API."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from phalanx.model.verdict import GangVerdict, PodVerdict
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False):
-    """Put one pod on one node. `gang` is None for a pod on its own. `cause` ties it to the cycle's log lines.
+    """Decision to bind one pod to one node. `gang` is None for a single pod. `cause` identifies the decision in the
+    cycle's log lines.
 
-    `preparations` come before the binding: those of all pods of a decision (binds with the same `together`) before
-    any of their bindings. `annotations` are written to the pod with the binding. `held` are the nodes on which room
-    is held for the members that it makes, one entry a member.
+    `preparations` precede the binding: the preparations of all pods of a decision (bindings with the same
+    `together`) precede all of its bindings. `annotations` are written to the pod with the binding. `held` are the
+    nodes on which capacity is reserved for members that this pod will create, one entry per member.
     """
 
     uid: str
@@ -34,25 +35,26 @@ class Bind(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """Let a group's controller create its pods (Volcano's phase Inqueue)."""
+    """Decision that a gang's controller can create the gang's pods (Volcano's phase Inqueue)."""
 
     gang: GangKey
 
 
 class EvictionReason(enum.StrEnum):
-    """Why a pod is evicted; the value is the reason of its event."""
+    """Reason of an eviction; the value is the reason of the pod's event."""
 
-    PREEMPTED = "Preempted"  # for something of higher priority in its queue or quota
-    RECLAIMED = "Reclaimed"  # it uses borrowed amounts, which are reclaimed
+    PREEMPTED = "Preempted"  # for a gang or pod of higher priority in its queue or quota
+    RECLAIMED = "Reclaimed"  # it uses borrowed quota, which another queue or quota reclaims
     RESCHEDULED = "Rescheduled"  # to be placed better elsewhere
-    REVOKED = "Revoked"  # its time on this node is over
+    REVOKED = "Revoked"  # its permitted time on this node has ended
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Take one pod off its node. `preemptor` is who gets the room, as people call it ("gang a/train", "pod a/x";
-    "" for nobody in particular). `message` is a clause about why, which does not name it again. `gang` is
-    the victim's own. All evictions of one decision share its `cause`, and so do the nominations that hold what they
-    free.
+    """Decision to evict one pod.
+
+    `preemptor` is the gang or pod for which it is evicted ("gang a/train", "pod a/x"; "" for none). `message` is a
+    clause with the reason, which does not repeat the preemptor. `gang` is the gang of the evicted pod. All
+    evictions of one decision have the same `cause`, as do the nominations that reserve the freed resources.
     """
 
     uid: str
@@ -76,25 +78,29 @@ class Evict(msgspec.Struct, frozen=True):
         gang: GangKey | None,
         preemptor: str = "",
     ) -> Evict:
-        """`gang` is the one that the pod is a member of."""
+        """Return the decision to evict a pod; `gang` is the gang of this pod."""
         return cls(pod.uid, pod.namespace, pod.name, pod.node, reason, message, preemptor, gang, cause)
 
     @property
     def sentence(self) -> str:
-        """All of it: `preempted by gang a/train (priority 0 is below priority 10)`."""
+        """Full text of the eviction: `preempted by gang a/train (priority 0 is below priority 10)`."""
         return eviction_sentence(self.reason, self.preemptor, self.message)
 
 
 def eviction_sentence(reason: EvictionReason, preemptor: str, message: str) -> str:
-    """Return `preempted by gang a/train (priority 0 is below priority 10)`; either part may be empty."""
+    """Return the text of an eviction: `preempted by gang a/train (priority 0 is below priority 10)`; preemptor and
+    message can be empty."""
     by = f" by {preemptor}" if preemptor else ""
     return f"{reason.value.lower()}{by}" + (f" ({message})" if message else "")
 
 
 class Nominate(msgspec.Struct, frozen=True):
-    """Hold room on a node for a pod that waits for evicted pods to leave (status.nominatedNodeName); "" for `node`
-    takes the nomination back. Then `successor` may be the cause of the decision for which those leave who were told
-    to for this pod."""
+    """Decision to reserve capacity on a node for a pod that waits for evicted pods to terminate
+    (status.nominatedNodeName).
+
+    An empty `node` removes the nomination. Then `successor` can be the cause of another decision, which takes over
+    the evictions that were made for this pod.
+    """
 
     uid: str
     namespace: str
@@ -105,8 +111,9 @@ class Nominate(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Something raised while it was planned for, or asked: `what` (a gang, a pod, a plugin at an extension point),
-    `why` in short, the `plugin` that raised ("" for none), and the traceback as text."""
+    """Exception raised during a cycle: `what` is the planned gang or pod, or the called plugin with its extension
+    point; `why` is the short reason, `plugin` the plugin that raised ("" for none), `trace` the traceback as text.
+    """
 
     what: str
     why: str
@@ -115,13 +122,12 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct):
-    """The outcome of one cycle, in the order in which it was decided.
+    """Decisions of one scheduling cycle, in the order in which they were made.
 
-    `binds` of one gang (and of one gang group) stand together. The `nominations` of a decision are to be written
-    before its `evictions`. `gangs` and `pods` hold verdicts that are news: those
-    that differ from what was last said, or that concern members who have not heard it. `complete` is False when
-    the time budget ended the cycle early. `failures` tell what raised: whom it concerned was set aside, and
-    everybody else was planned for as usual.
+    `binds` of one gang (and of one gang group) are adjacent. The `nominations` of a decision must be written before
+    its `evictions`. `gangs` and `pods` contain new verdicts: those that differ from the last published one, or that
+    concern members without a verdict. `complete` is False if the time budget ended the cycle early. `failures` are
+    exceptions: the gang or pod concerned was set aside, and all others were planned as usual.
     """
 
     cycle: int

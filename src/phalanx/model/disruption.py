@@ -18,7 +18,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """Part of a gang's members: a number, or a percentage rounded up (Kubernetes' IntOrString)."""
+    """Part of a gang's members: a number, or a percentage that is rounded up (Kubernetes' IntOrString)."""
 
     amount: int
     percent: bool = False

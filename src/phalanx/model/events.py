@@ -1,4 +1,4 @@
-"""Events for `ClusterState`: small frozen facts, applied one by one."""
+"""Events for `ClusterState`: small frozen values about changed API objects, applied one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.maintenance import MaintenanceSignal, MaintenanceWindow
 from phalanx.model.node import Node
 from phalanx.model.node_load import NodeLoad
-from phalanx.model.pod import Pod
+from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.topology import HyperNode
 
 
@@ -49,21 +50,21 @@ class AccountRemoved(msgspec.Struct, frozen=True):
 
 
 class NamespaceWeighed(msgspec.Struct, frozen=True):
-    """Weight of a namespace among the namespaces of its queue; the default is 1."""
+    """Event: the weight of a namespace among the namespaces of its queue; the default is 1."""
 
     namespace: str
     weight: int
 
 
 class NamespaceQuotasGranted(msgspec.Struct, frozen=True):
-    """Quotas that pods of a namespace can name, besides those that apply to it anyway."""
+    """Event: the quotas that pods of a namespace can name, besides those that apply to the namespace anyway."""
 
     namespace: str
     quotas: tuple[str, ...]
 
 
 class NamespaceLabelled(msgspec.Struct, frozen=True):
-    """Labels of a namespace, for the namespace selectors of pods; empty after its deletion."""
+    """Event: the labels of a namespace, for the namespace selectors of pods; empty after its deletion."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
@@ -120,7 +121,8 @@ class AdvanceReservationRemoved(msgspec.Struct, frozen=True):
 
 
 class NodeSignalled(msgspec.Struct, frozen=True):
-    """Maintenance signals about a node from one kind of object (`by`); empty if there are none any more."""
+    """Event: the maintenance signals about a node from one kind of object (`by`); empty if there are none any
+    more."""
 
     node: str
     by: str
@@ -128,14 +130,44 @@ class NodeSignalled(msgspec.Struct, frozen=True):
 
 
 class NodesMeasured(msgspec.Struct, frozen=True):
-    """Current usage of nodes, and the nodes without current measurements."""
+    """Event: the measured usage of nodes, and the nodes without current measurements."""
 
     loads: tuple[NodeLoad, ...]
     gone: tuple[str, ...] = ()
 
 
+class PodRejected(msgspec.Struct, frozen=True):
+    """Rejection of a pod by the kubelet of its node at `at` (seconds since the epoch), with the reason that the
+    kubelet gave.
+    """
+
+    node: str
+    reason: str
+    namespace: str
+    pod_class: PodClass
+    at: int
+
+
+class ProvisioningFailed(msgspec.Struct, frozen=True):
+    """Failure to provision a volume of a storage class and `size` (bytes) for a pod of a namespace on a node, at
+    `at` (seconds since the epoch).
+    """
+
+    node: str
+    namespace: str
+    storage_class: str
+    size: int
+    at: int
+
+
+class NodeBackoffsRestored(msgspec.Struct, frozen=True):
+    """Back-offs of nodes that another process has recorded."""
+
+    entries: tuple[NodeBackoffEntry, ...]
+
+
 class AllocatorFact(msgspec.Struct, frozen=True):
-    """Fact for the allocator of one kind of resource on nodes (`ClusterState.nodes.allocators`)."""
+    """Event for one node allocator (ports, volumes, devices, ...) in `ClusterState.nodes.allocators`."""
 
     allocator: str
     fact: object
@@ -166,6 +198,9 @@ ClusterEvent = (
     | AdvanceReservationUpdated
     | AdvanceReservationRemoved
     | NodeSignalled
+    | PodRejected
+    | ProvisioningFailed
+    | NodeBackoffsRestored
     | AllocatorFact
     | NodesMeasured
 )

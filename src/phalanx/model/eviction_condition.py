@@ -1,7 +1,8 @@
-"""The condition that carries an eviction's fields through the API, beside Kubernetes' DisruptionTarget.
+"""Pod condition that carries the fields of an eviction through the API, beside Kubernetes' DisruptionTarget.
 
-DisruptionTarget has Kubernetes' word for every eviction by a scheduler. The condition of our own, written by the
-same request, has our reason, and as JSON who evicts, for whom and why; it turns False with the other.
+DisruptionTarget has the same reason for every eviction by a scheduler. This condition of Phalanx, written by the
+same request, has Phalanx's reason, and as JSON the scheduler, the preemptor and the message. It becomes False
+together with DisruptionTarget.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from phalanx.model.text.decoding import decode_json
 
 EVICTION = "phalanx.dev/Eviction"
 
-# A message may hold a sentence; what is longer was not written by us.
+# A message contains at most one sentence; Phalanx writes no longer ones.
 _LONGEST = 32 * 1024
 _LONGEST_WHY = 8 * 1024
 _REASONS = {each.value: each for each in EvictionReason}
@@ -26,7 +27,7 @@ class _Fields(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToldEviction(msgspec.Struct, frozen=True):
-    """An eviction as its pod tells it: by which scheduler, for whom ("" for nobody in particular), and why."""
+    """Eviction as its pod's condition describes it: the scheduler, the preemptor ("" for none), and the reason."""
 
     scheduler: str
     reason: EvictionReason
@@ -39,7 +40,7 @@ class ToldEviction(msgspec.Struct, frozen=True):
 
 
 def eviction_fields(scheduler: str, evict: Evict | None = None) -> str:
-    """Return the condition's message; without an eviction it tells the scheduler only."""
+    """Return the message of the eviction condition; without an eviction it contains only the scheduler."""
     fields = _Fields(scheduler)
     if evict is not None:
         fields = _Fields(scheduler, evict.preemptor, evict.message[:_LONGEST_WHY])
@@ -47,7 +48,7 @@ def eviction_fields(scheduler: str, evict: Evict | None = None) -> str:
 
 
 def read_eviction(reason: str, message: str) -> ToldEviction | None:
-    """Read the condition back; None for what we cannot have written."""
+    """Decode the eviction condition of a pod; return None for a condition that Phalanx cannot have written."""
     found = _REASONS.get(reason)
     if found is None or len(message) > _LONGEST:
         return None

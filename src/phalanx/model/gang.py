@@ -21,7 +21,7 @@ MOST_EXPECTED = 5000
 
 
 class GangRules(msgspec.Struct, frozen=True):
-    """Rules that depend on how a gang was declared.
+    """Rules for a gang that depend on the kind of its declaration.
 
     `name` is the name of the declaration in policies. With native rules, members above the minimum behave as in
     Kubernetes' own groups: each preempts for itself and must use its gang's domain from the start. `native` gangs
@@ -39,7 +39,8 @@ PLAIN = GangRules()
 
 
 class MatchPolicy(enum.StrEnum):
-    """Members that count towards the quorum (docs/rules/coscheduling.md, section 1.5)."""
+    """Choice of the members that count towards the quorum, by their state (docs/rules/coscheduling.md, section
+    1.5)."""
 
     ONLY_WAITING = "only-waiting"
     WAITING_AND_RUNNING = "waiting-and-running"
@@ -54,24 +55,28 @@ _OWNED = re.compile(r"([a-z0-9]+):([^:/]+)(?::[^:/]+)?(/.*)?", re.ASCII | re.DOT
 
 
 def owned_name(kind: str, name: str, uid: str = "") -> str:
-    """Return the name of the gang of an owner's pods. It is no valid object name, so no declared gang has it."""
+    """Return the name of the gang that an owner's pods form. It is no valid object name, so no declared gang has
+    it."""
     return f"{kind.lower()}:{name}:{uid}" if uid else f"{kind.lower()}:{name}"
 
 
 def shown_name(name: str) -> str:
-    """Return the display name of a gang: for gangs of an owner, the owner's name and the part of it."""
+    """Return the display name of a gang by its internal name: for gangs of an owner, the owner's name and the part
+    of it."""
     match = _OWNED.fullmatch(name) if ":" in name else None
     return legible(f"{match[2]}{match[3] or ''}" if match is not None else name)
 
 
 def owner_of_name(name: str) -> tuple[str, str]:
-    """Return the owner in a gang's name as (kind in lower case, name); ("", "") if the name contains none."""
+    """Return the owner that a gang's internal name contains, as (kind in lower case, name); ("", "") if there is
+    none."""
     match = _OWNED.fullmatch(name) if ":" in name else None
     return (match[1], match[2]) if match is not None else ("", "")
 
 
 def part_of_name(name: str) -> str:
-    """Return which of its owner's gangs has this name, "" where the owner has one, or does not name it."""
+    """Return the part of its owner that a gang's internal name contains; "" if the owner has one gang, or the name
+    contains no owner."""
     found = _OWNED.fullmatch(name) if ":" in name else None
     return legible((found[3] or "").removeprefix("/")) if found is not None else ""
 
@@ -105,9 +110,10 @@ class GroupRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """Reason why a gang is blocked before any node is checked, or an account before anything is charged. `code` is
-    CamelCase and stable, `message` is for users. `remedy` is the fix; where the message ends with it, `wrong` is
-    the message without it. `waits` is True where the message itself says what the gang waits for.
+    """Reason why a gang is blocked before any node is checked, or why an account accepts no pods.
+
+    `code` is CamelCase and stable, `message` is for users. `remedy` is the fix; if the message ends with it,
+    `wrong` is the message without it. `waits` is True if the message itself says what the gang waits for.
     """
 
     code: str
@@ -118,17 +124,17 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, code: str, wrong: str, remedy: str, *, waits: bool = False) -> Problem:
-        """Return a problem whose message is what is wrong and what to do instead."""
+        """Return a problem whose message consists of the fault `wrong` and the fix `remedy`."""
         return cls(code, f"{wrong}; {remedy}", remedy, wrong, waits)
 
     @property
     def state(self) -> str:
-        """What is wrong, without the remedy."""
+        """Fault without the remedy, for messages."""
         return self.wrong or self.message
 
 
 class GroupClaim(msgspec.Struct, frozen=True):
-    """Resource claim that all members of a group share, by the `name` in the members' own claims.
+    """ResourceClaim that all members of a gang share, by the `name` in the members' pod specs.
 
     `claim` is the name of the ResourceClaim, "" until it is created from the ResourceClaimTemplate `template`.
     """
@@ -152,8 +158,8 @@ class ExpectedMembers(msgspec.Struct, frozen=True):
 
 
 class GangOwner(msgspec.Struct, frozen=True, gc=False):
-    """Job whose pods are a gang. `kind` is a word as of `phalanx.model.gang_names.kind_word`; `uid` is "" where
-    only labels name the job."""
+    """Job whose pods form a gang. `kind` is a word as returned by `phalanx.model.gang_names.kind_word`; `uid` is ""
+    if only labels name the job."""
 
     kind: str
     name: str
@@ -220,12 +226,13 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def title(self) -> str:
-        """NAMESPACE/NAME for messages."""
+        """Name of the gang in messages: NAMESPACE/NAME."""
         return f"{self.key.namespace}/{self.shown}" if self.shown else str(self.key)
 
 
 def share_of(number: int, needed: int, noun: str = "required pod") -> str:
-    """Return `only 2 of the 3 required pods`, `0 of the 3 required pods` or `3 of the 3 required pods`."""
+    """Return the number of pods as `only 2 of the 3 required pods`, `0 of the 3 required pods` or `3 of the 3
+    required pods`."""
     only = "only " if 0 < number < needed else ""
     return f"{only}{number} of the {needed} {noun}{'' if needed == 1 else 's'}"
 

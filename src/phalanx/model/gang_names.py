@@ -1,7 +1,7 @@
-"""Shown names of gangs: from the job, PodGroup and part of a gang to the one name that every view prints.
+"""Shown names of gangs: the one name of a gang that every view prints, derived from its job, PodGroup and part.
 
-The shown name is what the user wrote: the name of the job, or of the PodGroup where there is no job. Each gang of a
-job that has several is NAME/PART. Where two gangs of a namespace would have equal names, both are KIND/NAME.
+The shown name is the one that the user wrote: the name of the job, or of the PodGroup without a job. If a job has
+several gangs, each is NAME/PART. If two gangs of a namespace would have equal names, both are KIND/NAME.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from phalanx.model.gang import Gang, GangKey, owner_of_name, part_of_name, shown_name
 
 PODGROUP, GANG = "podgroup", "gang"
-#: Kinds whose gangs have another word before their name than the kind in small letters.
+#: Kinds whose word in shown names is not the kind in lower case.
 _WORDS = {"leaderworkerset": "lws"}
-#: Words for gangs without a job, which stand for each other.
+#: Synonyms that users can type for gangs without a job.
 _WITHOUT_JOB = frozenset({PODGROUP, "podgroups", "pg", GANG, "gangs"})
-#: Words in keys of gangs that only labels of pods tie together: there is no object of such a kind.
+#: Kinds in keys of gangs that only labels of pods declare: there is no object of such a kind.
 _APPLICATIONS = frozenset({"spark", "flink", "dask", "yunikorn"})
 _VOLCANO_JOB = ("batch.volcano.sh", "Job")
 VCJOB = "vcjob"
@@ -25,10 +25,11 @@ _SYNONYMS = {"vj": VCJOB, "vcjobs": VCJOB, "jobs": "job"}
 
 
 class GangNameFacts(msgspec.Struct, frozen=True, gc=False):
-    """Facts that decide the shown name of a gang.
+    """Job, PodGroup and part of a gang, which determine its shown name.
 
-    `kind` is a word as of `kind_word` and `name` the name of the job, or of the PodGroup of a gang without a job.
-    `part` is always shown, `suffix` only where the job has several gangs. `uid` is that of the job, "" if unknown.
+    `kind` is a word as returned by `kind_word` and `name` the name of the job, or of the PodGroup of a gang without
+    a job. `part` is always shown, `suffix` only if the job has several gangs. `uid` is that of the job, "" if
+    unknown.
     """
 
     kind: str
@@ -39,19 +40,20 @@ class GangNameFacts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def short(self) -> str:
-        """Name of the gang where no other gang has it."""
+        """Shown name of the gang unless another gang has the same one."""
         return f"{self.name}/{self.part}" if self.part else self.name
 
 
 def kind_word(group: str, kind: str) -> str:
-    """Return the word for a kind before a name: vcjob, job, pytorchjob, lws."""
+    """Return the word that stands for a kind in shown names: vcjob, job, pytorchjob, lws."""
     if (group, kind) == _VOLCANO_JOB:
         return VCJOB
     return _WORDS.get(kind.lower(), kind.lower())
 
 
 def normal_word(typed: str) -> str:
-    """Return the word of `kind_word` for a kind as users type it; "podgroup" for gangs without a job."""
+    """Return the `kind_word` of a kind as users type it (plurals, short names); "podgroup" for gangs without a
+    job."""
     word = typed.lower()
     if word in _WITHOUT_JOB:
         return PODGROUP
@@ -62,7 +64,7 @@ def normal_word(typed: str) -> str:
 
 
 def suffix_of_group(group: str, owner: str, uid: str) -> str:
-    """Return what the name of a generated PodGroup has beside the name and the uid of its owner.
+    """Return the part of a generated PodGroup's name beside the name and the uid of its owner.
 
     >>> suffix_of_group("train-1b2c", "train", "1b2c"), suffix_of_group("serve-0-7f", "serve", "9")
     ('', '0-7f')
@@ -74,7 +76,8 @@ def suffix_of_group(group: str, owner: str, uid: str) -> str:
 
 
 def facts_of(key: GangKey, gang: Gang | None) -> GangNameFacts:
-    """Return the facts about a gang; `gang` is None where only its key is known."""
+    """Return the job, PodGroup and part that determine a gang's shown name; `gang` is None if only its key is
+    known."""
     owner = gang.owner if gang is not None else None
     kind, name = owner_of_name(key.name)
     part = part_of_name(key.name)
@@ -91,7 +94,7 @@ def facts_of(key: GangKey, gang: Gang | None) -> GangNameFacts:
 
 
 def shown_names(facts: Mapping[GangKey, GangNameFacts]) -> dict[GangKey, str]:
-    """Return the shown name of each gang. Gangs of other namespaces, and of other names, have no influence."""
+    """Return the shown name of each gang. Gangs of other namespaces or with other names have no influence."""
     found = _with_suffixes(facts)
     by_text: dict[tuple[str, str], list[GangKey]] = {}
     for key, text in found.items():
@@ -104,7 +107,7 @@ def shown_names(facts: Mapping[GangKey, GangNameFacts]) -> dict[GangKey, str]:
 
 
 def _with_suffixes(facts: Mapping[GangKey, GangNameFacts]) -> dict[GangKey, str]:
-    """Return names that tell the gangs of one job apart, and not yet those of two."""
+    """Return names that distinguish the gangs of one job, but not yet the gangs of two jobs with one name."""
     jobs: dict[tuple[str, str, str, str], int] = {}
     for key, each in facts.items():
         job = (key.namespace, each.kind, each.name, each.uid)
@@ -117,7 +120,7 @@ def _with_suffixes(facts: Mapping[GangKey, GangNameFacts]) -> dict[GangKey, str]
 
 
 class AmbiguousGangError(ValueError):
-    """Gangs of several jobs have the name that the user typed. `candidates` are names that tell them apart."""
+    """Error for a typed name that gangs of several jobs have. `candidates` are names that distinguish them."""
 
     def __init__(self, namespace: str, name: str, candidates: Iterable[str]) -> None:
         self.candidates = tuple(sorted(candidates))
@@ -128,10 +131,10 @@ class AmbiguousGangError(ValueError):
 
 
 def find_gangs(facts: Mapping[GangKey, GangNameFacts], namespace: str, typed: str, kind: str = "") -> list[GangKey]:
-    """Return the gangs that a user means by `typed`, sorted; several only where one job has several gangs.
+    """Return the gangs that a user means by `typed`, sorted; several only if one job has several gangs.
 
-    `typed` is NAME, KIND/NAME, NAME/PART, KIND/NAME/PART, or the full name of a PodGroup. `kind` is the kind where
-    it was typed apart from the name, "" for any. Raises AmbiguousGangError.
+    `typed` is NAME, KIND/NAME, NAME/PART, KIND/NAME/PART, or the full name of a PodGroup. `kind` is the kind if it
+    was typed separately from the name, "" for any. Raises AmbiguousGangError.
     """
     there = {key: each for key, each in facts.items() if key.namespace == namespace}
     word, slash, rest = typed.partition("/")
@@ -146,10 +149,10 @@ def _named(there: Mapping[GangKey, GangNameFacts], namespace: str, name: str, wo
     found = found or {key for key, each in there.items() if each.name == name}
     exact = {key for key in there if key.name == name}
     if word == PODGROUP:
-        # The gang of a job is found by the word too: lists used to show it so.
+        # The gang of a job is found by the kind podgroup too: earlier lists showed it so.
         found = exact or {key for key in found if there[key].kind == PODGROUP} or found
     elif word:
-        # Plurals are typed too: pytorchjobs/train.
+        # Users can type the plural of a kind: pytorchjobs/train.
         words = (word, word.removesuffix("s"))
         found = {key for key in found if there[key].kind in words} or {
             key for key in there if _is_of_owner(key, name) and owner_of_name(key.name)[0] in words
@@ -162,6 +165,6 @@ def _named(there: Mapping[GangKey, GangNameFacts], namespace: str, name: str, wo
 
 
 def _is_of_owner(key: GangKey, name: str) -> bool:
-    """Return whether `name` is that of the owner by which the key calls the gang, such as a RayJob's RayCluster."""
+    """Return whether `name` is the name of the owner that a gang's key contains, such as a RayJob's RayCluster."""
     kind, owner = owner_of_name(key.name)
     return bool(kind) and name in (owner, shown_name(key.name))

@@ -1,4 +1,4 @@
-"""Query syntax of label selectors: `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
+"""Label selectors in query syntax: `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
 
 Grammar: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
 """
@@ -15,7 +15,7 @@ _VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 
 
 def parse_label_selector(source: str) -> tuple[Requirement, ...]:
-    """Return the requirements of a selector, none for an empty text. Raise ValueError."""
+    """Parse a label selector to its requirements; an empty text has none. Raise ValueError for an invalid one."""
     tokens = _tokens(source)
     requirements: list[Requirement] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Maintenance of nodes: declared windows, and signals of the nodes themselves."""
+"""Maintenance of nodes: maintenance windows of users, and maintenance signals of the nodes themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CORDONED_BY = "phalanx.dev/cordoned-by"
 
 
 class Before(enum.StrEnum):
-    """Pods that are placed on the nodes of a window before it starts."""
+    """Choice of the pods that can be placed on a maintenance window's nodes before it starts."""
 
     LIMIT = "limit"  # pods with a run-time limit that ends in time
     SURPLUS = "surplus"  # also surplus members of gangs, which are evicted at the start
@@ -26,7 +26,7 @@ class Before(enum.StrEnum):
 
 
 class AtStart(enum.StrEnum):
-    """Action for the nodes of a window and their pods, at its start."""
+    """Action for the nodes of a maintenance window and their pods, at its start."""
 
     CORDON = "cordon"
     EVICT = "evict"  # evict the pods and cordon
@@ -34,8 +34,8 @@ class AtStart(enum.StrEnum):
 
 
 class MaintenanceWindow(msgspec.Struct, frozen=True):
-    """Time window in which nodes are not used: nodes in `names`, and nodes that `selector` matches (None: no
-    node).
+    """Maintenance window: time in which nodes are not used: nodes in `names`, and nodes that `selector` matches
+    (None: no node).
 
     The first occurrence is [start, end) in seconds since the epoch; `recurrence` adds further ones. `before`
     applies from `close_before` seconds before the start on (0: always). Pods that are evicted at the start are
@@ -61,9 +61,7 @@ class MaintenanceWindow(msgspec.Struct, frozen=True):
         return f"MaintenanceWindow {self.name}"
 
     def spans(self, begin: int, end: int) -> tuple[Occurrence, ...]:
-        """Return the maintenance spans of the nodes within [begin, end), in order; adjacent occurrences are
-        merged.
-        """
+        """Return the window's maintenance times within [begin, end), in order; adjacent ones are merged."""
         if self.problem:
             return ()
         if self.recurrence is not None:
@@ -72,7 +70,7 @@ class MaintenanceWindow(msgspec.Struct, frozen=True):
         return (Occurrence(self.start, self.end),) if inside else ()
 
     def next_span(self, moment: int) -> Occurrence | None:
-        """Return the current span, else the next one; None after the last one."""
+        """Return the current maintenance time of the window, else the next one; None after the last one."""
         now = self.spans(moment, moment + 1)
         if now or self.problem:
             return now[0] if now else None

@@ -1,4 +1,4 @@
-"""Match of labels with selectors in the vocabulary of core/v1."""
+"""Match of labels with node selector terms of core/v1."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Terms = tuple[NodeSelectorTerm, ...] | None
 
 
 def reaches(terms: Terms, labels: Labels) -> bool:
-    """Return whether a node with these labels matches one of the terms."""
+    """Return whether a node with these labels matches one of the terms (None: no restriction)."""
     return terms is None or any(term_holds(term, labels) for term in terms)
 
 
 def term_holds(term: NodeSelectorTerm, labels: Labels) -> bool:
-    """Return whether labels match a term. A term with fields is about node names and never matches."""
+    """Return whether labels match a node selector term. A term with fields is about node names and never
+    matches."""
     if term.invalid or term.fields or not term.expressions:
         return False
     return all_hold(term.expressions, labels)

@@ -1,4 +1,4 @@
-"""Node from the view of the scheduler."""
+"""Node as the scheduler sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One node. `allocatable` is that of the kubelet, `pods` included; an absent resource is 0.
+    """Node as last observed. `allocatable` is that of the kubelet, `pods` included; an absent resource is 0.
 
     `problems` lists unreadable fields (such a resource counts as absent, the rest of the node works). `images`
     are the images on the node (normalised name, bytes), `features` those that its kubelet declares, `cards` the

@@ -6,7 +6,7 @@ import msgspec
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """Load of one node: millicores and bytes in use, averaged over the last minutes."""
+    """Measured usage of one node: millicores and bytes in use, averaged over the last minutes."""
 
     node: str
     cpu: int

@@ -12,7 +12,8 @@ Selector = tuple[Requirement, ...]
 
 
 class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
-    """Selection of pods whose labels match `selector` (None: no pod, (): all pods), by namespace.
+    """Selection of pods in a pod affinity term: labels that match `selector` (None: no pod, (): all pods), in
+    selected namespaces.
 
     The namespace is one of `namespaces`, or its labels match `namespace_selector` (None: no further namespace,
     (): all namespaces).
@@ -23,28 +24,29 @@ class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the selection includes pods of a namespace with these labels."""
+        """Return whether the selection includes pods with these labels in a namespace with its labels."""
         if namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and selects(self.namespace_selector, labels)
 
 
 class PeerTerm(msgspec.Struct, frozen=True, cache_hash=True):
-    """Required presence or absence of a selected pod in the same domain of the node label `key`."""
+    """Required pod affinity or anti-affinity term: presence or absence of a selected pod in the same domain of the
+    node label `key`."""
 
     whom: PodSelection
     key: str
 
 
 class PreferredPeers(msgspec.Struct, frozen=True, cache_hash=True):
-    """Preference with a `weight` from 1 to 100 near selected pods, from -1 to -100 far from them."""
+    """Preferred pod affinity term, with a `weight` from 1 to 100, or anti-affinity term, from -1 to -100."""
 
     term: PeerTerm
     weight: int
 
 
 class Spread(msgspec.Struct, frozen=True, cache_hash=True):
-    """Even spread of the selected pods over the domains of the node label `key`.
+    """Topology spread constraint: even spread of the selected pods over the domains of the node label `key`.
 
     After placement, the domain of a new pod has at most `max_skew` more selected pods than the emptiest eligible
     domain; with fewer than `min_domains` eligible domains the minimum counts as 0. `required` is DoNotSchedule,
@@ -76,12 +78,12 @@ NO_PEERS = Peers()
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether the labels satisfy all requirements (In, NotIn, Exists, DoesNotExist)."""
+    """Return whether labels satisfy all requirements of a label selector (In, NotIn, Exists, DoesNotExist)."""
     return all(_holds(requirement, labels) for requirement in selector)
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Return whether the labels satisfy a requirement; an absent key is in no list."""
+    """Return whether labels satisfy one requirement; an absent key satisfies neither In nor Exists."""
     match requirement.operator:
         case "In":
             return requirement.key in labels and labels[requirement.key] in requirement.values

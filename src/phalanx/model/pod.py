@@ -1,4 +1,4 @@
-"""Pods, and pod classes, which make thousands of equal pods one placement problem."""
+"""Pods, and pod classes: thousands of equal pods are placed as one class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.model.volumes import NO_VOLUMES, PodVolumes, VolumeNeed
 
 
 class ReservationUse(msgspec.Struct, frozen=True, cache_hash=True):
-    """Advance reservations for a pod: it can use those in `names`, and with `inside` no other capacity.
+    """Advance reservations that a pod can use: those in `names`; with `inside` it can use no other capacity.
 
     `fault` is the reason why the pod cannot use the reservation that it names.
     """
@@ -78,7 +78,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
         return not self.requests and not self.beside
 
     def charged(self, usage: Requests) -> dict[str, int]:
-        """Return the amounts that accounts are charged for a pod with this node usage, by resource."""
+        """Return the amounts by resource that accounts are charged for a pod with this node usage."""
         return {PODS: 1, **dict(usage), **dict(self.beside)}
 
 
@@ -91,7 +91,7 @@ class PodPhase(enum.StrEnum):
 
 
 class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """Mark of a gang's plan on each pod that it binds (an annotation of the Binding).
+    """Mark of a gang's plan on each pod that the plan binds (an annotation of the Binding).
 
     The mark survives a crash between the bindings of one gang: a member with the mark proves that the whole
     quorum of `size` members was placed at `time` (seconds since the epoch), so the remaining members are repaired
@@ -111,7 +111,7 @@ class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         return cls(f"{cause}-{time}@{group}" if group else f"{cause}-{time}", size, time)
 
     def concerns(self, group: str) -> bool:
-        """Return whether the plan can belong to the group with this uid (unknown uids match)."""
+        """Return whether the plan can belong to the PodGroup with this uid (unknown uids match)."""
         known = self.plan.partition("@")[2]
         return not known or not group or known == group
 
@@ -120,7 +120,7 @@ class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
-    """One pod as last observed.
+    """Pod as last observed.
 
     `usage` is its usage of the node (requests, or more after an in-place resize). `gang` is the name of its group
     in its namespace ("" for a pod on its own), `role` its task in the group. `index` orders the members of a
@@ -142,7 +142,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     capacity, on `nominated_node` once that is decided, until `expires` (seconds since the epoch; 0 while the
     leader has no node). It is no object of the API.
 
-    `run_time` is its stated run time.
+    `run_time` is its stated run time. `marked_bound` is the time of its binding according to our signed mark, 0
+    without a valid mark.
     """
 
     namespace: str
@@ -188,6 +189,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     placeholder: bool = False
     expires: int = 0
     run_time: RunTime = NO_RUN_TIME
+    marked_bound: int = 0
 
     @property
     def key(self) -> str:
@@ -204,7 +206,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class MemberState(enum.IntEnum):
-    """State of a pod in the counts of its gang; exactly one applies."""
+    """State of a pod in the member counts of its gang; exactly one applies."""
 
     PENDING = 0  # to be placed by Phalanx
     GATED = 1  # has scheduling gates
@@ -221,6 +223,13 @@ class MemberState(enum.IntEnum):
 CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 # On a node or assumed, and not terminating.
 ACTIVE = (MemberState.ASSUMED, *CAN_LEAVE)
+
+
+def proved_binding(pod: Pod) -> int:
+    """Return the time at which a scheduler with our keys bound the pod, in seconds since the epoch; 0 without a
+    proof.
+    """
+    return pod.mark.time if pod.mark is not None else pod.marked_bound
 
 
 def bound_at(pod: Pod) -> int:

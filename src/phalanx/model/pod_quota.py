@@ -33,7 +33,7 @@ def text(value: object) -> str:
 
 
 def limits_pods(name: str) -> bool:
-    """Return whether a resource name of a quota is about pods."""
+    """Return whether a resource name of a ResourceQuota is about pods."""
     if name in ("pods", "count/pods") or name.startswith(_HUGE):
         return True
     side, _, resource = name.partition(".")
@@ -45,12 +45,12 @@ def limits_pods(name: str) -> bool:
 
 
 def plus(left: Quantity, right: Quantity) -> Quantity:
-    """Return the sum, in the style of the first non-zero amount."""
+    """Return the sum of two quantities, printed in the style of the first non-zero one."""
     return Quantity(left.nano + right.nano, left.style if left.nano else right.style)
 
 
 def pod_usage(spec: Json) -> Amounts:
-    """Return the usage of a pod with this spec, by the resource names of quotas."""
+    """Return how much a pod with this spec uses of each resource name of ResourceQuotas."""
     requests, limits = _total(spec, "requests"), _total(spec, "limits")
     for name, amount in amounts(spec.get("overhead")).items():
         requests[name] = plus(requests.get(name, NONE), amount)
@@ -60,7 +60,8 @@ def pod_usage(spec: Json) -> Amounts:
 
 
 def compute(requests: Amounts, limits: Amounts) -> Amounts:
-    """Return requests and limits by the names of quotas; only standard resources have names for limits."""
+    """Return requests and limits by the resource names of ResourceQuotas; only standard resources have names for
+    limits."""
     usage: Amounts = {}
     for name, amount in requests.items():
         if name in _STANDARD or name.startswith(_HUGE):
@@ -78,7 +79,8 @@ def _is_extended(name: str) -> bool:
 
 
 def _total(spec: Json, side: str) -> Amounts:
-    """Return the sum of all simultaneous containers, or the peak of an init container with earlier sidecars."""
+    """Return the requests (or limits) of a pod: the sum of all simultaneous containers, or the peak of an init
+    container with earlier sidecars."""
     running: Amounts = {}
     for container in sequence(spec.get("containers")):
         _add(running, _side(container, side))
@@ -130,7 +132,7 @@ def _raise(total: Amounts, other: Amounts) -> None:
 
 
 class ScopeSelector(NamedTuple):
-    """Scope with an operator (Exists, DoesNotExist, In, NotIn) and values."""
+    """Scope of a ResourceQuota with an operator (Exists, DoesNotExist, In, NotIn) and values."""
 
     scope: str
     operator: str = "Exists"
@@ -138,7 +140,7 @@ class ScopeSelector(NamedTuple):
 
 
 def selectors_of(spec: Json) -> tuple[ScopeSelector, ...]:
-    """Return the scopes of a quota's spec; a pod must match all."""
+    """Return the scopes in a ResourceQuota's spec; a pod must match all of them."""
     plain = [ScopeSelector(text(scope)) for scope in sequence(spec.get("scopes"))]
     listed = [mapping(item) for item in sequence(mapping(spec.get("scopeSelector")).get("matchExpressions"))]
     return (
@@ -155,7 +157,7 @@ def selectors_of(spec: Json) -> tuple[ScopeSelector, ...]:
 
 
 def pod_matches(selector: ScopeSelector, spec: Json) -> bool:
-    """Return whether a pod with this spec is within a scope; an unknown scope contains no pod."""
+    """Return whether a pod with this spec is within a ResourceQuota's scope; an unknown scope contains no pod."""
     if selector.scope in ("Terminating", "NotTerminating"):
         limited = isinstance(spec.get("activeDeadlineSeconds"), int)
         return limited is (selector.scope == "Terminating")
@@ -189,7 +191,8 @@ def _crosses_namespaces(spec: Json) -> bool:
 
 
 def qos_class(spec: Json) -> str:
-    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of the pod or of all its containers."""
+    """Return the QoS class of a pod (Guaranteed, Burstable or BestEffort), from cpu and memory of the pod or of all
+    its containers."""
     pod_level = mapping(spec.get("resources"))
     holders = [pod_level] if pod_level else [mapping(mapping(item).get("resources")) for item in _containers(spec)]
     guaranteed, anything = bool(holders), False

@@ -1,4 +1,4 @@
-"""Groups of nodes that a queue is restricted to or prefers."""
+"""Node groups that a queue is restricted to or prefers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POOL_LABEL = "volcano.sh/nodegroup-name"
 
 
 class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """Rule of a queue about groups of nodes, by name.
+    """Rule of a queue about the node groups that its pods use.
 
     Pods can use the groups in `required`, `preferred` (best first) or `avoided` (only if necessary), never those
     in `forbidden` and never unnamed groups. `limits` bound the usage of all pods of `queue` per group; they are
@@ -32,7 +32,7 @@ class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def permitted(self) -> tuple[str, ...]:
-        """Usable groups, best first."""
+        """Node groups that the queue's pods can use, best first."""
         named = dict.fromkeys((*self.required, *self.preferred, *self.avoided))
         return tuple(group for group in named if group not in self.forbidden)
 
@@ -40,7 +40,8 @@ class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
         return group in self.permitted
 
     def points(self, group: str, ordered: bool) -> float:
-        """Return a score from -1 to 150: required groups are best, then preferred ones (by rank if `ordered`)."""
+        """Return the score of a node group for the queue, from -1 to 150: required groups are best, then preferred
+        ones (by rank if `ordered`)."""
         if group in self.avoided:
             return -1.0
         points = 100.0 if group in self.required else 0.0

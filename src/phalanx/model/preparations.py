@@ -6,4 +6,5 @@ import msgspec
 
 
 class Preparation(msgspec.Struct, frozen=True):
-    """One write or wait that must precede the binding of a pod. Each subclass has one handler in `execution/`."""
+    """Write to the API, or wait, that must precede the binding of a pod. Each subclass has one handler in
+    `execution/`."""

@@ -1,4 +1,4 @@
-"""Recurrences: a subset of RFC 5545's rules, in a time zone, as spans of seconds since the epoch."""
+"""Recurrences of time windows: a subset of RFC 5545's rules, in a time zone."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ _LATEST_SECOND = 221_845_392_000
 
 
 class Occurrence(msgspec.Struct, frozen=True, order=True):
-    """Span from `start` (included) to `end` (excluded), in seconds since the epoch."""
+    """One time window: from `start` (included) to `end` (excluded), in seconds since the epoch."""
 
     start: int
     end: int
 
 
 class Recurrence(msgspec.Struct, frozen=True):
-    """Recurrence rule; each occurrence lasts `duration` seconds, and its start is in local time of the zone.
+    """Recurrence rule of a time window; each occurrence lasts `duration` seconds, and its start is in local time of
+    the zone.
 
     - A local time that the zone skips is later by the skipped time (02:30 is 03:30 if 02:00 jumps to 03:00). A
     local time that occurs twice counts once, at its first occurrence. Two starts at the same moment are one.
@@ -70,12 +71,12 @@ class Recurrence(msgspec.Struct, frozen=True):
     skip: frozenset[date] = frozenset()
 
     def occurrences(self, begin: int, end: int) -> tuple[Occurrence, ...]:
-        """Return the occurrences that overlap [begin, end), ordered by start."""
+        """Return the occurrences of the rule that overlap [begin, end), ordered by start."""
         starts = self._starts(max(begin - self.duration + 1, self.start), min(end, _LATEST_SECOND))
         return tuple(Occurrence(at, at + self.duration) for at in starts)
 
     def next_start(self, moment: int) -> int | None:
-        """Return the first start at or after `moment`; None if there is none."""
+        """Return the first start of an occurrence at or after `moment`; None if there is none."""
         at = max(moment, self.start)
         for turns in (8, _TURNS):  # most rules match within a few periods
             starts = self._starts(at, min(self._turns_later(at, turns), _LATEST_SECOND))
@@ -84,7 +85,7 @@ class Recurrence(msgspec.Struct, frozen=True):
         return None
 
     def _starts(self, begin: int, end: int) -> list[int]:
-        """Return the starts in [begin, end)."""
+        """Return the starts of occurrences in [begin, end)."""
         if self.until is not None:
             end = min(end, self.until + 1)
         if begin >= end:
@@ -101,7 +102,7 @@ class Recurrence(msgspec.Struct, frozen=True):
         return self.start if local == _wall_clock(self.start, zone) else _seconds(local, zone)
 
     def _local_starts(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield the local times of starts between the two times, including skipped dates."""
+        """Yield the local times of starts between two local times, including skipped dates."""
         first = _wall_clock(self.start, find_zone(self.zone))
         plain_month = self.frequency == MONTHLY and not self.weekdays and not self.days
         rule = rrule(
@@ -118,9 +119,8 @@ class Recurrence(msgspec.Struct, frozen=True):
         return (local for local in rule if local >= first and local >= low)
 
     def _anchor(self, first: datetime, low: datetime) -> datetime:
-        """Return the first start plus a whole number of intervals, at most `low`, so that the past is not
-        iterated.
-        """
+        """Return the first start plus a whole number of intervals, at most `low`, so that past occurrences are not
+        computed."""
         if low <= first:
             return first
         if self.frequency != MONTHLY:
@@ -136,7 +136,8 @@ class Recurrence(msgspec.Struct, frozen=True):
 
 
 def parse_recurrence(rule: str, zone: str, skip: Sequence[str], start: int, duration: int) -> Recurrence:
-    """Parse the fields `rule`, `timeZone` and `skip` of a recurrence. Raise ValueError that names the field."""
+    """Parse the fields `rule`, `timeZone` and `skip` of a recurrence. Raise ValueError that names the invalid
+    field."""
     zone = zone or "UTC"
     try:
         clock = find_zone(zone)
@@ -151,12 +152,13 @@ def parse_recurrence(rule: str, zone: str, skip: Sequence[str], start: int, dura
 
 
 def first_monday(zone: str) -> int:
-    """Return the start of the epoch's first Monday in the zone, for rules without a start. Raise ValueError."""
+    """Return the time at which the epoch's first Monday starts in the zone, for rules without a start. Raise
+    ValueError."""
     return _seconds(_FIRST_MONDAY, find_zone(zone))
 
 
 def find_zone(name: str) -> tzinfo:
-    """Return the time zone with this IANA name. Raise ValueError."""
+    """Return the time zone with this IANA name. Raise ValueError for an unknown name."""
     if name == "UTC":
         return UTC
     try:
@@ -166,7 +168,7 @@ def find_zone(name: str) -> tzinfo:
 
 
 def merged(spans: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
-    """Return the spans in order, with adjacent and overlapping spans merged."""
+    """Return time spans in order, with adjacent and overlapping spans merged."""
     spans_so_far: list[Occurrence] = []
     for span in sorted(spans):
         if spans_so_far and span.start <= spans_so_far[-1].end:
@@ -177,7 +179,7 @@ def merged(spans: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
 
 
 class _RuleError(ValueError):
-    """Invalid rule; the text is for its user."""
+    """Error for an invalid recurrence rule; the text is for the rule's author."""
 
 
 def _parse_skip(skip: Sequence[str]) -> frozenset[date]:
@@ -229,7 +231,7 @@ def _parse_rule(
 
 
 def _last_counted(rule: Recurrence, count: int, clock: tzinfo) -> int:
-    """Return the last of `count` starts."""
+    """Return the start of the last occurrence of a rule with COUNT."""
     first = _wall_clock(rule.start, clock)
     high = _wall_clock(min(rule._turns_later(rule.start, _TURNS), _LATEST_SECOND), clock)
     try:
@@ -300,9 +302,8 @@ def _day(key: str, text: str) -> int:
 
 
 def _parse_until(text: str, clock: tzinfo) -> int:
-    """Return the last moment of an UNTIL value: a date is the whole day in the rule's zone; a time is local, or
-    UTC with Z.
-    """
+    """Return the last moment that an UNTIL value includes: a date is the whole day in the rule's zone; a time is
+    local, or UTC with Z."""
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ"):
         try:
             local = datetime.strptime(text, form)

@@ -26,12 +26,12 @@ def scale_of(resource: str) -> int:
 
 
 def parse_amount(resource: str, value: object) -> int:
-    """Parse a quantity of `resource` in internal units, clamped to ±MAX_AMOUNT. Raise QuantityError."""
+    """Parse a quantity of `resource` to internal units, clamped to ±MAX_AMOUNT. Raise QuantityError."""
     return max(-MAX_AMOUNT, min(MAX_AMOUNT, parse_quantity(value, scale_of(resource))))
 
 
 def requests_of(amounts: Mapping[str, int]) -> Requests:
-    """Return the canonical form of a mapping: sorted, without zeros."""
+    """Return resource amounts as a tuple sorted by name, without zeros."""
     return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 
 class StatedRunTime(msgspec.Struct, frozen=True):
-    """Run time that one object states for its pods, in seconds, 0 if unset.
+    """Run time that one API object states for its pods, in seconds, 0 if unset.
 
     `allowed` is the stated maximum, enforced by any component. Of several estimates the one with the lowest `rank`
     applies.
@@ -23,7 +23,7 @@ NOTHING_STATED = StatedRunTime()
 
 
 class RunTime(msgspec.Struct, frozen=True):
-    """Run time of a pod, as three values that are never mixed, all in seconds.
+    """Run time of a pod as three values that are never mixed (limit, estimate, allowed maximum), all in seconds.
 
     The *limit* is when a pod is killed, the *estimate* is the user's statement, the prediction is computed
     elsewhere and never used for promises.
@@ -44,23 +44,24 @@ class RunTime(msgspec.Struct, frozen=True):
     allowed: int = 0
     allowed_source: str = ""
 
-    def latest_end(self, start: float, grace: int) -> float | None:
-        """Return the latest departure of a pod that starts at `start` from its node; None if unknown.
+    def latest_end(self, start: int, grace: int) -> int | None:
+        """Return the latest time at which a pod that starts at `start` has left its node; None if unknown.
 
         `grace` is the pod's termination grace period in seconds.
         """
         ends = [start + self.limit] if self.limit else []
         if self.deadline:
-            ends.append(float(self.deadline))
+            ends.append(self.deadline)
         return min(ends) + grace if ends else None
 
     def expected(self) -> int:
-        """Return the expected run time in seconds: the estimate, at most the limit; 0 if both are unknown."""
+        """Return the expected run time of the pod in seconds: the estimate, at most the limit; 0 if both are
+        unknown."""
         if self.limit and self.estimate:
             return min(self.limit, self.estimate)
         return self.estimate or self.limit
 
-    def exceeded(self, started: float, now: float) -> bool:
+    def exceeded(self, started: int, now: int) -> bool:
         """Return whether a pod that started at `started` has run longer than allowed."""
         return bool(self.allowed and started) and now >= started + self.allowed
 

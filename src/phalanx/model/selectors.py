@@ -1,4 +1,4 @@
-"""Selectors, taints, tolerations and host ports in the vocabulary of core/v1."""
+"""Node selectors, taints, tolerations and host ports of core/v1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.model.text.decoding import parse_whole
 
 
 class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
-    """Match expression: `key` `operator` `values` (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
+    """Match expression of a selector: `key` `operator` `values` (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
 
     key: str
     operator: str
@@ -16,7 +16,8 @@ class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, cache_hash=True):
-    """Conjunction of expressions and fields. An empty term matches nothing, as in Kubernetes.
+    """Term of a node selector: expressions and fields that must all match. An empty term matches nothing, as in
+    Kubernetes.
 
     `fields` support only `metadata.name`. `invalid` is the reason why a term never matches (for example a bad
     operator); other terms of the selector still count.
@@ -33,9 +34,8 @@ class PreferredTerm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Toleration(msgspec.Struct, frozen=True, cache_hash=True):
-    """Toleration: `operator` is Equal, Exists, Lt or Gt; an empty `effect` tolerates all, an empty `key` needs
-    Exists.
-    """
+    """Toleration of a pod: `operator` is Equal, Exists, Lt or Gt; an empty `effect` tolerates all, an empty `key`
+    needs Exists."""
 
     key: str = ""
     operator: str = "Equal"
@@ -53,7 +53,7 @@ class Taint(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class HostPort(msgspec.Struct, frozen=True, cache_hash=True):
-    """Port of the node itself. An `ip` of "" or 0.0.0.0 conflicts with every address."""
+    """Host port of a pod. An `ip` of "" or 0.0.0.0 conflicts with every address."""
 
     port: int
     protocol: str = "TCP"

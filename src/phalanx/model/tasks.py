@@ -1,4 +1,4 @@
-"""Tasks of a group that prefer to share nodes or to be apart (Volcano's task topology)."""
+"""Tasks of a gang that prefer to share nodes or to be apart (Volcano's task topology)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TaskTopology(msgspec.Struct, frozen=True):
-    """Task topology of a group.
+    """Task topology of a gang: which tasks to place together or apart.
 
     `affinity` contains sets of tasks to place together, `anti_affinity` sets to place apart; a set with one task
     is about that task's own pods. `order` lists the tasks in the order of placement.

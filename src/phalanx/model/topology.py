@@ -1,4 +1,5 @@
-"""Topology of gangs: required closeness of members, and network domains that objects describe."""
+"""Network topology of gangs: the domain that all members must share, and the domains that HyperNode objects
+describe."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from phalanx.model.selectors import Requirement
 
 
 class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """Rule that all members are in one domain, the smallest one that fits.
+    """Topology constraint of a gang: all members are in one network domain, the smallest one that fits.
 
     Domains are the values of node labels, or HyperNodes (`hypernodes`). With labels, the nodes of all members
     have equal values for each key in `required` (a node without the label is excluded). With `preferred`, the
@@ -27,17 +28,18 @@ class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
 
     @classmethod
     def by_label(cls, key: str) -> TopologyRule:
-        """Return the rule that all members are in one domain of a node label."""
+        """Return the constraint that all members are in one domain of a node label."""
         return cls(required=(key,))
 
     @property
     def hard(self) -> bool:
-        """Whether the rule can prevent a placement."""
+        """Whether the constraint can prevent a placement, so is not only a preference."""
         return bool(self.required or self.highest_tier is not None or self.highest_tier_name)
 
 
 class SubgroupRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """Parts of a gang that start as a whole and have their own topology (Volcano's subGroupPolicy).
+    """Rule that divides a gang into subgroups, which start as a whole and have their own topology (Volcano's
+    subGroupPolicy).
 
     Members that match `selector` are divided by their values of the labels `keys`: equal values form one
     subgroup. `size` members of a subgroup start together; additional members are placed one by one later. At
@@ -52,7 +54,8 @@ class SubgroupRule(msgspec.Struct, frozen=True, cache_hash=True):
     topology: TopologyRule | None = None
 
     def part(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Return the subgroup of a member with these labels; None if the rule does not apply to it.
+        """Return the subgroup of a member with these labels, as its label values; None if the rule does not apply
+        to the member.
 
         A member without one of the keys is in no subgroup.
         """
@@ -75,9 +78,8 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 class HyperNodeMember(msgspec.Struct, frozen=True):
-    """Nodes or HyperNodes (`nested`) of a HyperNode: by `name`, by `pattern` (a regular expression searched in
-    the name), or by labels that match all of `labels`.
-    """
+    """Members of a HyperNode, which are nodes or other HyperNodes (`nested`): by `name`, by `pattern` (a regular
+    expression searched in the name), or by labels that match all of `labels`."""
 
     nested: bool = False
     name: str = ""
@@ -86,7 +88,7 @@ class HyperNodeMember(msgspec.Struct, frozen=True):
 
 
 class HyperNode(msgspec.Struct, frozen=True):
-    """Domain of the network (topology.volcano.sh): the lower its `tier`, the closer its members.
+    """HyperNode (topology.volcano.sh), a domain of the network: the lower its `tier`, the closer its members.
 
     `problem` is the reason why it has no members: it was unreadable.
     """

@@ -1,4 +1,5 @@
-"""Why something is not placed: made where the decision is made, carried unchanged to everyone who asks."""
+"""Verdicts: reasons why a gang or pod is not placed, made at the place of the decision and carried unchanged to
+every view."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ import msgspec
 
 from phalanx.model.gang import GangKey
 
-#: The code of gangs whose members that exist are fewer than they need.
+#: Verdict code of gangs with fewer existing members than required.
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 
 
 class NodeCount(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`count` nodes are out for `reason`. `resource` is the one that they lack, "" where the reason is another."""
+    """Number of nodes that are excluded for a `reason`. `resource` is the one that these nodes lack, "" for another
+    reason."""
 
     reason: str
     count: int
@@ -21,8 +23,8 @@ class NodeCount(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NamedObject(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """An object that a text names. `kind` is that of the API, or Gang, User or Topology; `namespace` is "" for
-    objects of the cluster."""
+    """API object that a message names. `kind` is a Kubernetes kind, or Gang, User or Topology; `namespace` is ""
+    for cluster-scoped objects."""
 
     kind: str
     name: str
@@ -30,12 +32,12 @@ class NamedObject(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
     @property
     def title(self) -> str:
-        """The object as people call it: `Gang ns/train`, `Queue research`."""
+        """Name of the object in messages: `Gang ns/train`, `Queue research`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 Objects = tuple[NamedObject, ...] | None
-"""What a text names; None where that is not known, so that the text is for viewers who may see everything."""
+"""Objects that a message names; None if unknown: then only viewers of all namespaces can read the message."""
 
 
 def gang_object(key: GangKey) -> NamedObject:
@@ -43,7 +45,8 @@ def gang_object(key: GangKey) -> NamedObject:
 
 
 def joined_objects(*parts: Objects) -> Objects:
-    """Return what texts name together; None where that is unknown of one of them."""
+    """Return the objects that several messages name together; None if they are unknown for one of these
+    messages."""
     found: dict[NamedObject, None] = {}
     for part in parts:
         if part is None:
@@ -57,16 +60,15 @@ def named_nodes(names: Iterable[str]) -> tuple[NamedObject, ...]:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One dominant reason, the counts behind it, and the smallest change that would help.
+    """Reason why a gang or pod is not placed, with counts and the smallest change that would help.
 
-    `code` is CamelCase and stable. `message` is one stable sentence: equal situations give equal texts.
-    `unschedulable` is False where the cause is a quota or a turn in the queue, on which an autoscaler must not
-    act. `needed` members are asked for, `placeable` of them would fit, `members` exist. `nodes` count a node once
-    for each resource that it lacks, as kube-scheduler does. `change` is the smallest change that would help, as an
-    imperative sentence, "" if none is known. `fault` is True where the declaration itself is at fault, so that no
-    node could ever help. `objects` are those that `message` and `change` name. `plugin` is the one that refuses
-    admission, "" where none does. No view reads the texts: all that it
-    decides by is in the other fields.
+    `code` is CamelCase and stable. `message` is one stable sentence: equal situations produce equal texts.
+    `unschedulable` is False if the cause is a quota or the order of the queue, on which an autoscaler must not act.
+    `needed` members are required, `placeable` of them would fit, `members` exist. `nodes` count a node once for
+    each resource that it lacks, as kube-scheduler does. `change` is the smallest change that would help, as an
+    imperative sentence, "" if none is known. `fault` is True if the declaration itself is invalid, so that no node
+    could ever help. `objects` are named in `message` and `change`. `plugin` is the plugin that refuses admission,
+    "" for none. No view parses the texts: every decision of a view uses the other fields.
     """
 
     code: str
@@ -83,19 +85,19 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def cause(self) -> tuple[str, str, Objects]:
-        """What the verdict is about, whatever its counts: it is told as an event once."""
+        """Cause of the verdict without its counts: an event is recorded once per cause."""
         return self.code, self.plugin, self.objects
 
 
 class GangVerdict(msgspec.Struct, frozen=True):
-    """What was decided about one gang in a cycle; `verdict` is None when it got all it asked for."""
+    """Result for one gang in a cycle; `verdict` is None if all that the gang requested was placed."""
 
     gang: GangKey
     verdict: Verdict | None
 
 
 class PodVerdict(msgspec.Struct, frozen=True):
-    """The same for a pod that belongs to no gang."""
+    """Result for one single pod (without a gang) in a cycle; `verdict` is None if the pod was placed."""
 
     uid: str
     verdict: Verdict | None

@@ -1,9 +1,9 @@
-"""The condition that carries a verdict's fields through the API.
+"""Condition of pods and PodGroups that carries the fields of a verdict through the API.
 
-PodScheduled must say kube's `Unschedulable`, and the groups of Volcano must say Volcano's words. Beside them stands
-a condition of our own, written by the same request: its reason is the code, its message the counts and the objects
-as JSON. It holds the last verdict also after the pod is bound, so it costs no write then. Whether something waits
-is told by the other conditions.
+The condition PodScheduled must have kube-scheduler's reason `Unschedulable`, and the conditions of PodGroups
+Volcano's reasons. This condition of Phalanx, written by the same request, has the verdict's code as its reason, and
+counts and objects as JSON in its message. It contains the last verdict also after the pod is bound, so it costs no
+write then. Other conditions show whether the pod or group is pending.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from phalanx.model.verdict import Objects, Verdict
 
 LAST_VERDICT = "phalanx.dev/LastVerdict"
 
-# The words of kube-scheduler for pods and of Volcano for groups: each stands for several codes.
+# Condition reasons of kube-scheduler for pods and of Volcano for groups: each stands for several verdict codes.
 _VAGUE = frozenset({"Unschedulable", "NotEnoughResources", "NotEnoughTasks", "NotEnoughPodsOfTask"})
 _CODE = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
-# A condition is a small thing, and whoever may write one must not keep readers busy.
+# Limits of a condition, so that a user who can write one cannot slow down its readers.
 _MOST_OBJECTS = 16
 _LONGEST = 4096
 _LONGEST_NAMES = 2048
 
 
 class VerdictFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What travels beside the code. `objects` is None where they are not known, or too many."""
+    """Fields of a verdict in the condition, beside its code. `objects` is None if the objects are unknown, or too
+    many."""
 
     needed: int = 0
     placeable: int = 0
@@ -36,20 +37,21 @@ class VerdictFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToldVerdict(msgspec.Struct, frozen=True):
-    """A verdict as it was read back."""
+    """Verdict as decoded from the condition."""
 
     code: str
     fields: VerdictFields = VerdictFields()
 
 
 def told_fields(verdict: Verdict) -> str:
-    """Return the condition's message."""
+    """Return the message of the condition for a verdict."""
     fields = VerdictFields(verdict.needed, verdict.placeable, verdict.members, carried_objects(verdict))
     return msgspec.json.encode(fields).decode()
 
 
 def carried_objects(verdict: Verdict) -> Objects:
-    """Return the objects as the condition has them: None for too many, or for names that are too long in sum."""
+    """Return the verdict's objects that the condition contains: None for too many, or for names that are too long
+    in sum."""
     objects = verdict.objects
     if objects is None or len(objects) > _MOST_OBJECTS:
         return None
@@ -58,7 +60,8 @@ def carried_objects(verdict: Verdict) -> Objects:
 
 
 def read_told(reason: object, message: object) -> ToldVerdict | None:
-    """Read the condition back; None for what is no code. Fields that cannot be read are left out."""
+    """Decode the condition; return None if its reason is no verdict code. Fields that cannot be read are
+    omitted."""
     if not isinstance(reason, str) or not _CODE.fullmatch(reason):
         return None
     if not isinstance(message, str) or not message or len(message) > _LONGEST:
@@ -71,7 +74,8 @@ def read_told(reason: object, message: object) -> ToldVerdict | None:
 
 
 def exact_code(reason: str, told: ToldVerdict | None) -> str:
-    """Return the code behind a condition's reason: that of the last verdict where the reason stands for several."""
+    """Return the verdict code for the reason of a condition: for a reason that stands for several codes, that of
+    the last verdict."""
     return told.code if told is not None and reason in _VAGUE else reason
 
 

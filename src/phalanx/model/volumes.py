@@ -1,8 +1,8 @@
-"""Requirements of a pod's volumes on its node, and facts about the available storage.
+"""Requirements of a pod's volumes on its node, and the storage of the cluster.
 
-Requirements contain no claim names unless the name matters, so that the pods of one template are one class
-although each has its own claim; `PodVolumes` contains the names. The allocators of volumes, attachments and disks
-learn the facts from the API.
+Requirements contain no claim names unless the name matters, so that the pods of one template are one class although
+each has its own claim; `PodVolumes` contains the names. The allocators of volumes, attachments and disks are
+updated from the API.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ class VolumeNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class UnusableVolume(VolumeNeed, frozen=True, cache_hash=True):
-    """Volume that no node can serve; `reason` is in kube-scheduler's words."""
+    """Requirement of a volume that no node can serve; `reason` is in kube-scheduler's words."""
 
     reason: str
 
 
 class BoundVolume(VolumeNeed, frozen=True, cache_hash=True):
-    """Bound claim: the volume's node affinity (OR of its terms, None for none) and its zones.
+    """Requirement of a bound PersistentVolumeClaim: the volume's node affinity (OR of its terms, None for none) and
+    its zones.
 
     Zones are pairs of a label key and values; a node with any zone label must have one of the values.
     """
@@ -37,7 +38,8 @@ class BoundVolume(VolumeNeed, frozen=True, cache_hash=True):
 
 
 class UnboundClaim(VolumeNeed, frozen=True, cache_hash=True):
-    """Claim that is bound when its pod is placed (WaitForFirstConsumer).
+    """Requirement of an unbound PersistentVolumeClaim, which is bound when its pod is placed
+    (WaitForFirstConsumer).
 
     `size` is in bytes; `modes` are the sorted access modes; `block` distinguishes raw devices from file systems;
     `attributes` names its VolumeAttributesClass. `selector` matches a volume's labels. `node` is the node for
@@ -55,7 +57,7 @@ class UnboundClaim(VolumeNeed, frozen=True, cache_hash=True):
 
 
 class Attachment(VolumeNeed, frozen=True, cache_hash=True):
-    """Volume that a CSI driver must attach to the node.
+    """Requirement of a volume that a CSI driver must attach to the node.
 
     `volume` identifies it, as in `PodVolumes.attached`, only if several pods share it; the pod's own volume is an
     additional attachment on any node.
@@ -66,7 +68,8 @@ class Attachment(VolumeNeed, frozen=True, cache_hash=True):
 
 
 class Disk(VolumeNeed, frozen=True, cache_hash=True):
-    """Disk named in the pod itself, which one pod on a node can write, or several can read if `read_only`.
+    """Requirement of a disk that the pod names itself, which one pod on a node can write, or several can read if
+    `read_only`.
 
     `kind` is "gce", "ebs", "iscsi" or "rbd"; `name` identifies the disk within its kind; two rbd disks are the
     same only if they share one of `monitors`.
@@ -87,13 +90,13 @@ class Disk(VolumeNeed, frozen=True, cache_hash=True):
 
 
 class SoleUse(VolumeNeed, frozen=True, cache_hash=True):
-    """Claim with access mode ReadWriteOncePod: `namespace/name`."""
+    """Requirement of a PersistentVolumeClaim with access mode ReadWriteOncePod: `namespace/name`."""
 
     claim: str
 
 
 class PodVolumes(msgspec.Struct, frozen=True):
-    """Names for the volume needs of one pod.
+    """Names for the volume requirements of one pod.
 
     `unbound` are its claims to bind, in the order of the class's `UnboundClaim`s. `attached` are its attachments:
     ("", namespace/name) of a claim, or (driver, handle) of a disk that the pod itself names.
@@ -121,18 +124,18 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> int:
-        """Size of the volume: the smallest suitable volume is used first."""
+        """Sort key of the volume, its size: the smallest suitable volume is used first."""
         return self.size
 
 
 class VolumeGone(msgspec.Struct, frozen=True):
-    """PersistentVolume that no claim can be bound to any more."""
+    """Event: no claim can be bound to a PersistentVolume any more."""
 
     name: str
 
 
 class StorageClass(msgspec.Struct, frozen=True):
-    """Storage class; `provisioner` is "" without provisioning. `topologies` is an OR of terms, () for all nodes."""
+    """StorageClass; `provisioner` is "" without provisioning. `topologies` is an OR of terms, () for all nodes."""
 
     name: str
     provisioner: str = ""
@@ -144,7 +147,8 @@ class StorageClassGone(msgspec.Struct, frozen=True):
 
 
 class StorageCapacity(msgspec.Struct, frozen=True):
-    """Maximum size in bytes of a volume of a class on nodes whose labels match `topology`."""
+    """Maximum size in bytes of a volume of a StorageClass on nodes whose labels match `topology`
+    (CSIStorageCapacity)."""
 
     key: str
     storage_class: str
@@ -157,26 +161,15 @@ class StorageCapacityGone(msgspec.Struct, frozen=True):
 
 
 class StorageDriver(msgspec.Struct, frozen=True):
-    """CSI driver: whether it publishes its capacity, and whether pods require it on their node."""
+    """CSIDriver: whether it publishes its capacity, and whether pods require the driver on their node."""
 
     name: str
     tracks_capacity: bool = False
     needs_node_plugin: bool = False
 
 
-class ProvisioningTrouble(msgspec.Struct, frozen=True):
-    """Rejection of a claim of the class and `size` (bytes) by a provisioner because of the node; not `lasts`: it
-    can be retried.
-    """
-
-    storage_class: str
-    node: str
-    size: int = 0
-    lasts: bool = True
-
-
 class NodeStorage(msgspec.Struct, frozen=True):
-    """Content of a CSINode: the drivers of a node, and the attachment limits of drivers with a limit."""
+    """CSINode: the drivers of a node, and the attachment limits of drivers with a limit."""
 
     node: str
     drivers: tuple[str, ...] = ()
@@ -184,7 +177,8 @@ class NodeStorage(msgspec.Struct, frozen=True):
 
 
 class ClaimAttachment(msgspec.Struct, frozen=True):
-    """Driver and handle of the volume of a claim (`namespace/name`); the driver is "" if no driver counts it.
+    """Driver and handle of the volume of a PersistentVolumeClaim (`namespace/name`); the driver is "" if no
+    attachment limit counts the volume.
 
     An unprovisioned volume has a unique handle.
     """
@@ -202,7 +196,8 @@ class NodeAttachments(msgspec.Struct, frozen=True):
 
 
 class BindClaim(Preparation, frozen=True):
-    """Binding of a claim before its pod: to `volume` if one is chosen, else to a volume provisioned for `node`."""
+    """Preparation before a binding: bind a PersistentVolumeClaim to `volume` if one is chosen, else to a volume
+    provisioned for `node`."""
 
     namespace: str
     name: str

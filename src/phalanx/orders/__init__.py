@@ -1,1 +1,1 @@
-"""Orders to a gang of any dialect, through the API of its owner: hold, release, cancel."""
+"""Commands of users to a gang of any API, executed through the API of its owner: hold, release, cancel."""

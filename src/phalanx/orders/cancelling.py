@@ -1,4 +1,4 @@
-"""Cancel: deletes the controller that would recreate the pods, and the pods with it."""
+"""Cancellation of a gang: deletes the controller that would recreate the pods, and the pods with it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LOOSE = frozenset({"PodGroup", "Pod"})
 
 
 def described(target: Target) -> str:
-    """Return a one-line description of the objects that a cancellation deletes."""
+    """Return a one-line description of the objects that the cancellation of a gang deletes."""
     pods = f"{len(target.members)} pods ({target.running} running)"
     below = f", the owner of {target.chain[0]}" if target.chain else ""
     return f"{target.title} in namespace {target.namespace}{below}, with its {pods}"
 
 
 def refuse_foreign_members(target: Target) -> None:
-    """Raise OrderError if pods of a gang without a job have controllers, which would recreate them."""
+    """Raise OrderError if pods of a gang without a job have controllers, because these would recreate them."""
     if target.document is not None and target.resource is not None and target.resource.kind not in _LOOSE:
         return
     controllers = sorted(
@@ -30,12 +30,13 @@ def refuse_foreign_members(target: Target) -> None:
     )
     if controllers:
         raise OrderError(
-            f"{target.title}: its pods belong to {', '.join(controllers)}; cancel that, as it recreates them"
+            f"{target.title}: its pods belong to {', '.join(controllers)}, which would recreate them; "
+            "cancel this owner"
         )
 
 
 async def cancel(client: KubeClient, target: Target) -> str:
-    """Delete the gang's objects. Return a message for the user. Raises OrderError."""
+    """Delete the objects of a gang. Return a message for the user. Raises OrderError."""
     refuse_foreign_members(target)
     top = [(target.path, target.uid)] if target.document is not None else []
     pods: list[tuple[str, str]] = []
@@ -47,11 +48,12 @@ async def cancel(client: KubeClient, target: Target) -> str:
     for path, uid in top:
         await client.delete(path, uid=uid, propagation="Background")
     await asyncio.gather(*(_delete(client, path, uid) for path, uid in pods))
-    return f"{target.title} cancelled: it and its {len(target.members)} pods are deleted"
+    return f"{target.title} cancelled: the gang and its {len(target.members)} pods are deleted"
 
 
 async def _refuse_parts(client: KubeClient, target: Target, objects: list[tuple[str, str]]) -> None:
-    """Raise OrderError if only some objects can be deleted, as a gang is cancelled as a whole or not at all."""
+    """Raise OrderError if only some of a gang's objects can be deleted, as a gang is cancelled as a whole or not at
+    all."""
     for number, (path, uid) in enumerate(objects):
         try:
             await client.delete(path, uid=uid, dry_run=True)

@@ -1,10 +1,10 @@
-"""Refusals of an order, with a text for the user."""
+"""Refusals of a command to a gang (hold, release, suspend, cancel), with a text for the user."""
 
 from __future__ import annotations
 
 
 class OrderError(Exception):
-    """The order is refused; `message` is for the user."""
+    """Refused command to a gang; `message` is for the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -12,8 +12,8 @@ class OrderError(Exception):
 
 
 class NotFoundError(OrderError):
-    """No object has this name."""
+    """Refusal because no job or gang has the given name."""
 
 
 class BadNameError(OrderError):
-    """The name is invalid, or its kind is unknown."""
+    """Refusal because the given name is invalid, or its kind is unknown."""

@@ -1,4 +1,4 @@
-"""Lookup of a job by name."""
+"""Lookup of a job by the name that a user gave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.reports.jobs.kinds import GANG, RESOURCES
 
 
 async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> FoundJob:
-    """Return the job of a name. Raises OrderError if there is none or more than one."""
+    """Return the job with a given name. Raises OrderError if there is none or more than one."""
     try:
         job = await reader.job(kind, namespace, name, time.time())
         if job is None and kind not in RESOURCES:

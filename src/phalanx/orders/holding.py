@@ -1,4 +1,4 @@
-"""Hold and release, through the API of the controlling object; refused if that API has no way to do it."""
+"""Hold and release of a gang, through the API of its owner; refused if that API has no field for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ async def hold(client: KubeClient, target: Target) -> str:
 
 
 async def suspend(client: KubeClient, target: Target) -> str:
-    """Suspend a job of any kind but Volcano's by its own field: its pods end, it remains. Raises OrderError."""
+    """Suspend a job of any kind but Volcano's by its own field: its pods are deleted, the job remains. Raises
+    OrderError."""
     _refuse_finished(target)
     kind = target.suspendable
     if kind is None:
@@ -54,7 +55,8 @@ async def _keep_suspended(
     kind: SuspendableKind,
     check: Callable[[Target], None] = lambda target: None,
 ) -> bool:
-    """Suspend a job after `check`. Return False if it is suspended already. Raises OrderError."""
+    """Set a job to suspended unless `check` refuses. Return False if it is suspended already. Raises OrderError for
+    a refusal."""
     _refuse_kueue(target)
     assert target.document is not None
     queued, suspended = bool(target.note("labels", QUEUE_LABEL)), is_suspended(kind, target.document)
@@ -80,7 +82,7 @@ async def release(client: KubeClient, target: Target) -> str:
         return _released_message(target)
     kind = target.suspendable
     if kind is None:
-        return f"{target.title} is not held, and cannot be: {_why_impossible(target)}"
+        return f"{target.title} is not held and cannot be held: {_why_impossible(target)}"
     _refuse_kueue(target)
     assert target.document is not None
     queued = bool(target.note("labels", QUEUE_LABEL))
@@ -167,7 +169,7 @@ def _why_impossible(target: Target) -> str:
 
 
 async def _command(client: KubeClient, target: Target, action: str) -> None:
-    """Create a Command for a Volcano Job, owned by the job."""
+    """Create a Command of Volcano for a Volcano Job, owned by the job."""
     assert target.document is not None
     entry = JobEntry(kind="vcjob", namespace=target.namespace, name=name_of(target.document), uid=target.uid)
     try:

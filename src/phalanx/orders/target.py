@@ -1,4 +1,4 @@
-"""Target of an order: a gang with its controlling object, which would recreate its pods."""
+"""Gang that a user's command concerns, with its owner, which would recreate its pods."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _MOST_OWNERS = 8
 
 @dataclass(frozen=True)
 class Target:
-    """A gang that an order is for. `title` is its name for users, such as pytorchjob/train.
+    """Gang that a user's command concerns. `title` is its name for users, such as pytorchjob/train.
 
     `document` is the controlling object, None for a gang that only its pods declare; `resource` is its kind.
     `chain` has the titles from the named object up to the last one below the controlling object. `groups` are the
-    PodGroups if the gang was found by them, `members` its pods as documents."""
+    PodGroups if the gang was found by them, `members` its pods as documents.
+    """
 
     title: str
     namespace: str
@@ -62,7 +63,7 @@ class Target:
 
     @property
     def suspendable(self) -> SuspendableKind | None:
-        """The way to suspend it, None if its kind has none."""
+        """Kind of the gang's owner if jobs of this kind can be suspended, else None."""
         return suspendable_kind(self.resource) if self.resource is not None else None
 
     @property
@@ -73,7 +74,7 @@ class Target:
 
     @property
     def uid(self) -> str:
-        """Uid of the controlling object; of the oldest pod if only pods declare the gang."""
+        """Uid of the gang's owner; of the oldest pod if only pods declare the gang."""
         if self.document is None:
             pods = [mapping(metadata.get("metadata")) for metadata in self.members]
             keys = ("creationTimestamp", "name", "uid")
@@ -82,7 +83,7 @@ class Target:
         return text(mapping(self.document.get("metadata")).get("uid"))
 
     def note(self, part: str, key: str) -> str:
-        """Return a label (`part` is labels) or annotation of the controlling object."""
+        """Return a label (if `part` is labels) or annotation of the gang's owner; "" if absent."""
         return text(mapping(mapping((self.document or {}).get("metadata")).get(part)).get(key))
 
 
@@ -91,7 +92,7 @@ def name_of(document: Mapping[str, Any]) -> str:
 
 
 class TargetFinder:
-    """Lookup of targets in one namespace; each kind is listed once."""
+    """Finder of the gang that a user names, in one namespace; each kind is listed once."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -100,7 +101,7 @@ class TargetFinder:
         self._owners = OwnerLookup(client, namespace)
 
     async def find(self, name: str) -> Target:
-        """Find the target of `NAME` or `KIND/NAME`. Raises OrderError if there is none or more than one."""
+        """Return the gang named `NAME` or `KIND/NAME`. Raises OrderError if there is none or more than one."""
         word, slash, object_name = name.partition("/")
         if not slash:
             word, object_name = "", name
@@ -145,7 +146,8 @@ class TargetFinder:
     async def _of_gang(
         self, name: str, groups: tuple[tuple[Resource, Json], ...], members: Sequence[Json]
     ) -> Target:
-        """Return the target by the controller of its PodGroup, else by that of its first pod."""
+        """Return the target for a PodGroup or labelled pods: the controller of the PodGroup, else of the first pod,
+        else the gang itself."""
         for resource, document in (*groups, *((PODS, pod) for pod in members[:1])):
             if controller_of(document):
                 top, chain = await self._top(resource, document)
@@ -177,7 +179,7 @@ class TargetFinder:
     # owners
 
     async def _job_named(self, name: str) -> tuple[Resource, Json] | None:
-        """Return the topmost job with a name, of any kind, None without one. Raises OrderError for several."""
+        """Return the topmost job with a name, of any kind; None if there is none. Raises OrderError for several."""
         jobs = await self._owners.called(name)
         owners = (await self._owners.tree()).owners(name) if not jobs else {}
         for owner in owners:
@@ -194,8 +196,8 @@ class TargetFinder:
         return next(iter(tops.values()), None)
 
     async def _top(self, resource: Resource, document: Json) -> tuple[tuple[Resource, Json], tuple[str, ...]]:
-        """Return the topmost controller of a run, and the titles of the objects below it. A deleted controller is
-        ignored. Raises OrderError if one cannot be read."""
+        """Return the topmost controller of an object, and the titles of the objects below it. A deleted controller
+        is ignored. Raises OrderError if one cannot be read."""
         chain: list[str] = []
         for _ in range(_MOST_OWNERS):
             reference = controller_of(document)
@@ -217,7 +219,7 @@ class TargetFinder:
         return (resource, document), tuple(chain)
 
     async def _members_of(self, top: Json) -> list[Json]:
-        """Return the pods below an object."""
+        """Return the pods that an object controls, directly or through other controllers."""
         uid, members = text(mapping(top.get("metadata")).get("uid")), []
         _, pods = await self._owners.objects("v1", "Pod")
         for pod in pods.values():

@@ -1,4 +1,4 @@
-"""A Command of Volcano's to one of its jobs."""
+"""Command of Volcano for one of its jobs."""
 
 from __future__ import annotations
 

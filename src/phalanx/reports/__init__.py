@@ -1,1 +1,1 @@
-"""Reports for people and programs: reasons of waiting, account usage, and effects of evictions."""
+"""Reports for commands and pages: reasons of waiting, usage of queues and quotas, and effects of evictions."""

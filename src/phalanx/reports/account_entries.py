@@ -1,4 +1,4 @@
-"""Stable data structures of queues and quotas for `-o json` and `-o yaml`."""
+"""Data structures of queues and quotas for `-o json` and `-o yaml`, which stay stable between releases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Amounts = dict[str, str]
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Numbers of pods or gangs.
+    """Numbers of pods or gangs of a queue or quota.
 
     A gang is counted once, by its state: the minimum of `running` gangs is bound or terminating; the minimum of
     `pending` gangs is not bound.
@@ -26,7 +26,7 @@ NO_COUNTS = Counts()
 
 
 class FirstWaiting(msgspec.Struct, omit_defaults=True):
-    """First waiting unit of an account, with its verdict and promised start as in `phalanx why`.
+    """First waiting gang or pod of a queue or quota, with its verdict and promised start as in `phalanx why`.
 
     `unit` is the gang or pod as an object. `objects` are the objects that the texts name, None if unknown.
     """
@@ -41,14 +41,15 @@ class FirstWaiting(msgspec.Struct, omit_defaults=True):
 
 
 class LimitEntry(msgspec.Struct):
-    """Current limit of an account, in the term of the plugin that sets it."""
+    """Current limit of a queue or quota, in the term of the plugin that sets it."""
 
     word: str
     limits: Amounts
 
 
 class BudgetUse(msgspec.Struct):
-    """Budget of an account per window and its usage, in resource-hours as quantities (cpu in core-hours)."""
+    """Budget of a queue or quota per time window and its usage, in resource-hours as quantities (cpu in
+    core-hours)."""
 
     window: str
     ends: str
@@ -57,7 +58,7 @@ class BudgetUse(msgspec.Struct):
 
 
 class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Common fields of all accounts. JSON and YAML omit empty fields.
+    """Common fields of queues and quotas in reports. JSON and YAML omit empty fields.
 
     `share` is the largest percentage that the account uses of any cluster resource; `dominant` is that resource.
     For an account without usage, `dominant` is the dominant resource of the whole cluster. `own_share` is the
@@ -96,12 +97,12 @@ class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     @property
     def borrowed_share(self) -> float:
-        """Return the borrowed percentage of the share. It is 0 under a policy without own amounts."""
+        """Part of the share that is borrowed, in percent. It is 0 under a policy without own amounts."""
         return max(0.0, self.share - self.own_share) if self.borrowed else 0.0
 
 
 class SubqueueEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Namespace or user within a queue; `past` is its decayed share, as for a queue."""
+    """Namespace or user within a queue, in a report; `past` is its decayed share, as for a queue."""
 
     kind: str
     name: str
@@ -114,7 +115,7 @@ class SubqueueEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class QueueEntry(AccountEntry, omit_defaults=True, kw_only=True):
-    """Queue.
+    """Queue in a report.
 
     `deserved` is the queue's current deserved amount, `entitled` the amount if every queue had unlimited demand;
     both are empty if no plugin of the policy sets them. `past` is the decayed average share in percent, None if the
@@ -134,7 +135,8 @@ class QueueEntry(AccountEntry, omit_defaults=True, kw_only=True):
 
 
 class QuotaEntry(AccountEntry, omit_defaults=True, kw_only=True):
-    """Quota. `runtime` is Koordinator's runtime quota: the current limit including loans of idle siblings."""
+    """Quota in a report. `runtime` is Koordinator's runtime quota: the current limit including loans of idle
+    siblings."""
 
     family: str
     tree: str = ""
@@ -146,7 +148,7 @@ class QuotaEntry(AccountEntry, omit_defaults=True, kw_only=True):
 
 
 class QueueReport(msgspec.Struct, omit_defaults=True):
-    """Queues and quotas, each in tree order: parents first, then children by name.
+    """Report of queues and quotas, each in tree order: parents first, then children by name.
 
     `cluster` is the capacity of all nodes. `plugins` are the policy's plugins that affect queues.
     """

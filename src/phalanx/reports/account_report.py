@@ -1,4 +1,4 @@
-"""Usage, deserved amounts and demand of accounts at one moment, as display quantities."""
+"""Usage, deserved amounts and demand of queues and quotas at one moment, as quantities for display."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ON_NODES = frozenset({GangState.STARTING, GangState.RUNNING, GangState.EVICTING
 
 
 class AccountReport:
-    """Report over a session before any placement. Entries keep the amounts of that moment."""
+    """Report of queues and quotas over a session before any placement. Entries keep the amounts of that moment."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -57,7 +57,7 @@ class AccountReport:
     # accounts
 
     def queues(self) -> list[AccountRecord]:
-        """Return all queues, parents first, then children by name."""
+        """Return all queues of the session, parents first, then children by name."""
         return list(self._walk([record for record in self._records if record.key.tree is Tree.QUEUE]))
 
     def quotas(self) -> list[AccountRecord]:
@@ -168,7 +168,8 @@ class AccountReport:
     # borrowing
 
     def borrowing(self) -> dict[AccountKey, Loan]:
-        """Return the loans of all reported accounts among siblings; partners have the names of their entries.
+        """Return the loans of all reported queues and quotas among siblings; partners have the names of their
+        entries.
 
         If a child borrows and no sibling lends, its partners are those of its parent.
         """
@@ -205,9 +206,8 @@ class AccountReport:
         return Borrower(quota_name(record), right, record.allocated, kept)
 
     def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
-        """Return the amounts that siblings share: their usage, and the idle part of the cluster up to the parents'
-        limits.
-        """
+        """Return the resources that sibling queues share: their usage, and the idle part of the cluster up to the
+        parents' limits."""
         pool = _sum((used, self._idle))
         for _, limits in self._limits(parent) if parent is not None else ():
             pool.update({name: min(amount, pool[name]) for name, amount in limits.items() if name in pool})
@@ -224,7 +224,7 @@ class AccountReport:
         return round(100 * float(dominant_share(held.items(), self.totals)), 2)
 
     def _past(self, record: AccountRecord) -> float | None:
-        """Return the decayed average share in percent; None if the policy keeps no history."""
+        """Return the decayed average share of a queue in percent; None if the policy keeps no history."""
         session = self._session
         if session.usage_decay.half_life is None:
             return None
@@ -236,7 +236,7 @@ class AccountReport:
         return _sum((record.unallocated, self._refused.get(record.key, _NOTHING)))
 
     def _refused_demand(self) -> dict[AccountKey, dict[str, int]]:
-        """Return the requests of pods that no account accepts (their queue is closed, for example).
+        """Return the requests of pods that no queue or quota accepts (their queue is closed, for example).
 
         No account counts them.
         """
@@ -263,7 +263,7 @@ class AccountReport:
         return counts_by_account
 
     def _paying(self, gang: GangRecord) -> Iterable[AccountRecord]:
-        """Yield each account that is charged for a member, once."""
+        """Yield each queue or quota that is charged for a member of the gang, once."""
         charge_paths = dict.fromkeys(
             member.charge_path for member in gang.members.values() if member.charge_path is not None
         )
@@ -272,7 +272,7 @@ class AccountReport:
         return {account.key: account for charge_path in charge_paths for account in charge_path.path}.values()
 
     def demand_without_queue(self) -> list[str]:
-        """Return one sentence for each missing queue with demand."""
+        """Return one message for each missing queue that pods name."""
         pods_by_message: dict[str, int] = {}
         for charge_path in self._session.ledger.charge_paths:
             if charge_path.fault is not None and charge_path.key.queue and charge_path.queue is None:
@@ -288,7 +288,7 @@ class AccountReport:
 
 
 def quota_name(record: AccountRecord) -> str:
-    """Return the display name: namespace and name of an ElasticQuota, else the account's own name."""
+    """Return the display name of a quota: namespace and name of an ElasticQuota, else the account's own name."""
     spec, key = record.spec, record.key
     if key == ALL_ELASTIC_QUOTAS:
         return "(all)"
@@ -298,7 +298,8 @@ def quota_name(record: AccountRecord) -> str:
 
 
 def amounts(values: Mapping[str, int], *, zeros: bool = False) -> Amounts:
-    """Return exact quantities by resource name. `zeros` keeps zero amounts, which are significant in limits."""
+    """Format resource amounts as exact quantities by name. `zeros` keeps zero amounts, which are significant in
+    limits."""
     return {name: canonical_quantity(amount, name) for name, amount in sorted(values.items()) if amount or zeros}
 
 

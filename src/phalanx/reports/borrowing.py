@@ -1,4 +1,4 @@
-"""Borrowed and lent amounts of sibling accounts, derived from their sums."""
+"""Borrowed and lent amounts of sibling queues (or quotas), derived from their sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_PARTNERS = 8
 
 
 class Borrower(msgspec.Struct, frozen=True):
-    """Amounts of one sibling account.
+    """Usage and own amounts of one queue (or quota) among its siblings.
 
     `own` is the amount that it can claim at any time, `kept` the part of `own` that stays reserved while unused,
     `used` its usage.
@@ -25,8 +25,8 @@ class Borrower(msgspec.Struct, frozen=True):
 
 
 class Loan(msgspec.Struct):
-    """Loan of one sibling: `borrowed` is its usage above its own amount, `lent` the part of its own amount that
-    siblings use.
+    """Loan of one queue (or quota): `borrowed` is its usage above its own amount, `lent` the part of its own amount
+    that siblings use.
 
     `partners` are the lenders or borrowers, largest first, at most MOST_PARTNERS; `further` counts the remaining
     ones. Usage above the own amount that no sibling lends comes from unclaimed capacity.
@@ -39,7 +39,8 @@ class Loan(msgspec.Struct):
 
 
 def borrowed_and_lent(parties: Sequence[Borrower], total: Mapping[str, int]) -> dict[str, Loan]:
-    """Return the loan of each sibling by name. The siblings share `total`; resources without an owner are skipped.
+    """Return the loan of each sibling queue by name. The siblings share `total`; resources without an owner are
+    skipped.
 
     Idle capacity serves first: lent is the unused own amount minus the idle capacity. It is split between siblings
     in proportion to their unused amounts.
@@ -73,7 +74,7 @@ def borrowed_and_lent(parties: Sequence[Borrower], total: Mapping[str, int]) -> 
 
 
 def _largest_first(sides: Iterable[Mapping[str, int]]) -> list[str]:
-    """Return the names of all sides by descending amount, the first side first."""
+    """Return the names of lenders or borrowers by descending amount, those of the first mapping first."""
     ordered = [name for side in sides for name in sorted(side, key=lambda name: (-side[name], name))]
     return list(dict.fromkeys(ordered))
 
@@ -83,7 +84,7 @@ def _over(party: Borrower, resource: str) -> int:
 
 
 def _unused(party: Borrower, resource: str) -> int:
-    """Return the unused amount that siblings can borrow."""
+    """Return the unused amount of a resource that siblings can borrow from a queue."""
     reserved = max(party.used.get(resource, 0), party.kept.get(resource, 0))
     return max(0, party.own.get(resource, 0) - reserved)
 

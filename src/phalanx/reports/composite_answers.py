@@ -1,4 +1,4 @@
-"""Answer of `phalanx why` about a composite, from the answers about its gangs."""
+"""Answer of `phalanx why` about a CompositePodGroup, from the answers about its gangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.views.gang_state import GangState, PlacementForecast
 def composite_answer(
     composites: Composites, key: GangKey, gang_answer: Callable[[GangKey], WhyAnswer | None]
 ) -> WhyAnswer | None:
-    """Return the answer about the composite `key`; None if there is no such CompositePodGroup."""
+    """Return the answer of `phalanx why` about a composite; None if there is no such CompositePodGroup."""
     spec = composites.specs.get(key)
     if spec is None:
         return None

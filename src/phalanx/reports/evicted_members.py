@@ -14,8 +14,8 @@ from phalanx.reports.snapshot import DisruptionTarget
 
 
 def advice_after_eviction(*, placed: bool) -> str:
-    """Return the next step of a gang that was evicted as a whole. A `placed` gang is declared by an object and
-    keeps the age of this object; others are as old as their first pod."""
+    """Return the advice for a gang that was evicted as a whole. A `placed` gang is declared by an object and keeps
+    the age of this object; others are as old as their first pod."""
     place = "at its old place in the queue" if placed else "in the queue"
     return f"wait until its controller recreates its pods, or recreate them; the gang then waits {place}"
 
@@ -32,7 +32,7 @@ class EvictedMembers(msgspec.Struct, omit_defaults=True):
 
     @property
     def told(self) -> str:
-        """Number of terminating pods, with the times of their eviction."""
+        """Text with the number of terminating pods and the times of their eviction."""
         verb = "was" if len(self.pods) == 1 else "were"
         until = f" (the last grace period ends at {self.until})" if self.until else ""
         return f"{count_of(len(self.pods), 'pod')} {verb} evicted{f' at {self.since}' if self.since else ''}{until}"

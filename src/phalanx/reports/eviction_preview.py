@@ -1,4 +1,4 @@
-"""Current or possible evictions for a waiting unit, as data for views."""
+"""Current or possible evictions for a waiting gang or pod, as data for views."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _OVERDUE = (
 
 
 class PreviewedPod(msgspec.Struct, omit_defaults=True):
-    """Pod that is evicted or would be. If it terminates already, `since` is the time of its eviction and `until`
-    the end of its grace period (RFC 3339)."""
+    """Pod that is evicted for a waiting gang or pod, or would be. If it terminates already, `since` is the time of
+    its eviction and `until` the end of its grace period (RFC 3339)."""
 
     pod: str
     gang: str = ""
@@ -42,7 +42,8 @@ class PreviewedPod(msgspec.Struct, omit_defaults=True):
 
 
 class EvictionReasons(msgspec.Struct, omit_defaults=True):
-    """Reason why pods are evicted or protected; `until` (RFC 3339) is when the last protection ends."""
+    """Reason why some pods are evicted, or protected from eviction; `until` (RFC 3339) is when the last protection
+    ends."""
 
     why: str
     pods: list[str]
@@ -66,13 +67,13 @@ class NodeRoom(msgspec.Struct):
 
 
 class EvictionPreview(msgspec.Struct, omit_defaults=True):
-    """Evictions for a waiting unit.
+    """Evictions for a waiting gang or pod.
 
     `state` is Leaving (victims are terminating), Due (the scheduler would evict them now) or Vain (evictions do not
-    help; then `pods` are the pods that would have to be evicted). `rooms` are the nodes where the unit would start,
-    `held` is True if they are reserved for it, and `overtaken` lists the pods that lose a reserved node. `missing`
-    is the shortage that remains without all other pods. After any of `changes` evictions are possible. `paced`
-    are messages about accounts with an eviction rate; their earlier evictions are known in part.
+    help; then `pods` are the pods that would have to be evicted). `rooms` are the nodes where the gang or pod would
+    start, `held` is True if they are reserved for it, and `overtaken` lists the pods that lose a reserved node.
+    `missing` is the shortage that remains without all other pods. After any of `changes` evictions are possible.
+    `paced` are messages about queues and quotas with an eviction rate; their earlier evictions are known in part.
     """
 
     state: str
@@ -89,7 +90,8 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
 
 
 def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
-    """Return the evictions for a unit; None if it needs none. `messages`: eviction messages by uid of the pod."""
+    """Return the evictions for a waiting gang or pod; None if it needs none. `messages`: eviction messages by uid
+    of the pod."""
     eviction = dry_run.disruption(unit)
     if eviction is None:
         return None
@@ -168,7 +170,7 @@ def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPre
 
 
 def _about(obstacle: EvictionObstacle) -> str:
-    """Return the reason of the protection, in the singular for one pod."""
+    """Return the reason why pods are protected from eviction, in the singular for one pod."""
     if len(obstacle.records) > 1:
         return obstacle.why
     return (

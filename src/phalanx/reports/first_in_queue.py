@@ -1,4 +1,4 @@
-"""First waiting unit of each account."""
+"""First waiting gang or pod of each queue and quota."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.scheduling.session.session import Session
 
 
 def first_in_queue(session: Session, units: Iterable[QueuedUnit]) -> dict[AccountKey, QueuedUnit]:
-    """Return the first unit of each account in scheduling order.
+    """Return the first waiting gang or pod of each queue and quota in scheduling order.
 
     Units of one charge path are ordered by rank, so only the first unit of each charge path is compared.
     """

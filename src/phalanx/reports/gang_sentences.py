@@ -1,4 +1,4 @@
-"""Sentences and sizes of `phalanx why` that follow from the counts of a gang, without a verdict."""
+"""Messages and sizes of gangs for `phalanx why` that follow from their member counts, without a verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phalanx.views.gang_state import GangState
 def describe_without_pending(
     answer: WhyAnswer, record: GangRecord, counts: GangCounts, need: QuorumRequirement | None
 ) -> None:
-    """Describe a gang without pending members: its quorum holds, it has ended, or members do not exist."""
+    """Describe a gang without pending members: its quorum is placed, it has ended, or members do not exist."""
     if answer.state.over or (counts.succeeded and not counts.active):
         failed = f", {counts.failed} failed" if counts.failed else ""
         answer.message = f"{count_of(counts.succeeded, 'pod')} succeeded{failed}"
@@ -41,7 +41,7 @@ def describe_without_pending(
 
 
 def prefix_placed_members(answer: WhyAnswer, counts: GangCounts) -> None:
-    """Begin the message of a gang that is partly on nodes with the number of those members."""
+    """Put the number of members on nodes before the message of a gang that is partly placed."""
     placed = counts.bound + counts.running
     if not answer.reason or answer.forecast or not placed or answer.state is GangState.EVICTING:
         return
@@ -53,7 +53,7 @@ def prefix_placed_members(answer: WhyAnswer, counts: GangCounts) -> None:
 
 
 def lifted_minimum(record: GangRecord, counts: GangCounts, need: QuorumRequirement | None) -> str:
-    """Return the sentence for a gang whose match policy no longer requires its minimum; "" for others."""
+    """Return the message for a gang whose match policy no longer requires its minimum; "" for other gangs."""
     spec = record.spec
     if spec is None or need is None or spec.match_policy not in ONCE or spec.min_member <= 1:
         return ""
@@ -66,7 +66,8 @@ def lifted_minimum(record: GangRecord, counts: GangCounts, need: QuorumRequireme
 
 
 def gang_size(record: GangRecord, spec: Gang, counts: GangCounts, expected: Sequence[Pod]) -> GangSize | None:
-    """Return the size of a gang with more members than its minimum, or with `expected` ones; None for others."""
+    """Return the size of a gang with more members than its minimum, or with `expected` members; None for other
+    gangs."""
     if counts.present <= spec.min_member and not expected:
         return None
     last = max((bound_at(member.pod) for member in record.members.values() if member.pod.node), default=0)

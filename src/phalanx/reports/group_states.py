@@ -1,4 +1,4 @@
-"""State of a group of groups, from what is known about its gangs."""
+"""State of a CompositePodGroup, derived from the answers about its gangs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.views.gang_state import GangState, PlacementForecast
 
 
 class GroupAnswer(Protocol):
-    """Answer about one gang of the group, as `phalanx why` gives it."""
+    """Answer of `phalanx why` about one gang of a CompositePodGroup."""
 
     state: GangState
     forecast: PlacementForecast
@@ -26,7 +26,8 @@ def count_groups(
     answers: Mapping[GangKey, GroupAnswer],
     counts: Callable[[GroupAnswer], bool],
 ) -> int:
-    """Return the number of children that count; a composite does if enough of its own children do."""
+    """Return the number of a composite's child groups for which `counts` is True; a child composite counts if
+    enough of its own children do."""
     inner, gangs = composites.children(spec.key)
     number = sum(counts(answers[gang.key]) for gang in gangs if gang.key in answers)
     enough = (count_groups(composites, each, answers, counts) >= max(1, each.min_groups) for each in inner)
@@ -34,17 +35,17 @@ def count_groups(
 
 
 def has_started(answer: GroupAnswer) -> bool:
-    """Return whether members of the minimum are on nodes."""
+    """Return whether the required members of a gang are on nodes."""
     return answer.state in (GangState.STARTING, GangState.RUNNING)
 
 
 def can_start(answer: GroupAnswer) -> bool:
-    """Return whether a group has started, would start now, or waits for other groups only."""
+    """Return whether a gang has started, would start now, or waits for other groups only."""
     return not answer.state.waits or bool(answer.forecast) or answer.reason == WAITING_FOR_COMPOSITE
 
 
 def state_of_groups(started: int, least: int, answers: Collection[GroupAnswer]) -> GangState:
-    """Return the state of a composite of which `least` groups start together and `started` have."""
+    """Return the state of a composite of which `least` child groups start together and `started` have started."""
     if started < least:
         return GangState.PARTIAL if any(map(has_started, answers)) else GangState.PENDING
     return GangState.RUNNING if any(each.state is GangState.RUNNING for each in answers) else GangState.STARTING

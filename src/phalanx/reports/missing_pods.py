@@ -1,4 +1,4 @@
-"""Answers about pods that their owner cannot create, mostly because of a ResourceQuota. Read-only.
+"""Answers of `phalanx why` about pods that their owner cannot create, mostly because of a ResourceQuota. Read-only.
 
 A pod that was never created has no condition or event of its own, so the reason is read from its owner.
 """
@@ -121,7 +121,7 @@ async def add_missing_pods(
 async def _owners(
     client: KubeClient, key: GangKey, path: str, uids: Collection[str]
 ) -> list[tuple[Resource, dict[str, Any]]]:
-    """Return the owners of the group object and of the existing members."""
+    """Return the owners of the object that declares a gang and of the existing members."""
     references: dict[str, dict[str, Any]] = {}
     documents = [await _get(client, path)] if path else []
     documents += await _pods_named(client, key.namespace, uids)
@@ -176,7 +176,7 @@ async def _missing(
 def _through(
     report: WhyReport, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
 ) -> WhyAnswer:
-    """Return the answer about its gang or its first pending pod, if no pod is missing for a known reason."""
+    """Return the answer about the job's gang or its first pending pod, if no pod is missing for a known reason."""
     namespace = text(mapping(owner.get("metadata")).get("namespace"))
     if kind == "vcjob":
         group = _group_of(report, answer)
@@ -208,7 +208,7 @@ def _through(
 
 
 def _gang_of_pods(report: WhyReport, namespace: str, pods: list[dict[str, Any]]) -> WhyAnswer | None:
-    """Return the answer about the gang of the first of these pods; None if it has no gang."""
+    """Return the answer about the gang of the first of these pods; None if that pod has no gang."""
     pod = report.pod(namespace, text(mapping(pods[0].get("metadata")).get("name")))
     return report.gang(GangKey(*pod.gang.split("/", 1))) if pod is not None and pod.gang else None
 
@@ -224,10 +224,10 @@ def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[di
     answer.state = gang_state(document_facts(job, owner, members))
     if answer.state.over:
         answer.reason = job.reason
-        answer.message = f"it has ended: {job.message or job.phase}"
+        answer.message = f"the job has ended: {job.message or job.phase}"
         return True
     if answer.state is GangState.SUSPENDED and not sum(count for _, count in _sets(OWNERS[kind], owner)):
-        answer.reason, answer.message = "Suspended", "it is suspended and requires 0 pods now"
+        answer.reason, answer.message = "Suspended", "the job is suspended and requires 0 pods now"
         answer.change = "resume it (spec.suspend: false)"
         return True
     return False
@@ -241,7 +241,7 @@ def _group_of(report: WhyReport, job: WhyAnswer) -> WhyAnswer | None:
 
 
 def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
-    """Return the pods that the owner requires now, as (spec, count)."""
+    """Return the pods that an owner wants now, as (pod spec, number)."""
     spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
     template = mapping(mapping(spec.get("template")).get("spec"))
     if resource == VOLCANO_JOBS:
@@ -284,7 +284,7 @@ def _uid(document: Mapping[str, Any]) -> str:
 
 
 async def _get(client: KubeClient, path: str) -> dict[str, Any] | None:
-    """Return an object; None if it does not exist or is not readable."""
+    """Return an API object; None if it does not exist or is not readable."""
     try:
         return dict(await client.get(path))
     except ApiError as error:
@@ -325,7 +325,7 @@ async def _quotas(client: KubeClient, namespace: str) -> list[NamespaceQuota]:
 
 
 async def _refusal(client: KubeClient, namespace: str, uid: str) -> str:
-    """Return the last message of a failed creation of a pod by this owner."""
+    """Return the message of the last failed creation of a pod by this owner."""
     found = await _list(
         client, EVENTS.path(namespace), fieldSelector=f"involvedObject.uid={uid},reason=FailedCreate"
     )

@@ -1,4 +1,4 @@
-"""States of pods before the dry run of `phalanx why`, and the answers that follow from them alone."""
+"""States of pods before the dry run of `phalanx why`, and the answers that follow from these states alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.views.record_facts import member_facts
 
 
 class ObservedPods:
-    """States of all pods of a snapshot, taken before a dry run evicts or places any."""
+    """States of all pods of a snapshot, taken before a dry run evicts or places any pod."""
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class ObservedPods:
         return True
 
     def describe_pod(self, answer: WhyAnswer, pod: Pod) -> bool:
-        """Describe a pod that needs no node; return False for one that does."""
+        """Describe a pod that needs no node (running, ended, gated, ...); return False for a pod that needs a
+        node."""
         where = f" on node {pod.node}" if pod.node else ""
         match self._states[pod.uid]:
             case MemberState.RUNNING:
@@ -70,7 +71,7 @@ class ObservedPods:
         return True
 
     def add_evicted_members(self, answer: WhyAnswer, pods: Iterable[Pod]) -> None:
-        """Set the loss of a gang whose members are being evicted."""
+        """Add the eviction of members to the answer about a gang whose members are being evicted."""
         terminating = (pod for pod in pods if self._states[pod.uid] is MemberState.TERMINATING)
         loss = answer.loss = evicted_members_of(terminating, self._disruption_targets)
         if loss is not None and answer.state is GangState.EVICTING:

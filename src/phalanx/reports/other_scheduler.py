@@ -9,7 +9,8 @@ from phalanx.model.verdict import Verdict
 
 
 def of_other_scheduler(pods: Sequence[Pod], ours: Collection[str], who: str = "the pod") -> Verdict:
-    """Return the verdict on `pods` that name no scheduler of `ours`; `who` is their name in messages."""
+    """Return the verdict on `pods` that name no scheduler of `ours`; `who` is the name of the pod or gang in
+    messages."""
     names = sorted({pod.scheduler or "default-scheduler" for pod in pods})
     listed = ", ".join(f'"{name}"' for name in names)
     subject, verb = (who, "has") if len(pods) == 1 else (f"{len(pods)} pods of {who}", "have")

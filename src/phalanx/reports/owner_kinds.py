@@ -1,4 +1,4 @@
-"""Kinds of objects that own gangs.
+"""Kinds of jobs that own gangs.
 
 Users name a gang by such a job, which owns the pods or the operator's PodGroup.
 """
@@ -22,7 +22,7 @@ _SHORT_NAMES = MappingProxyType({"lws": "leaderworkerset", "sparkapp": "sparkapp
 
 
 def job_kinds() -> Iterator[tuple[str, str, str]]:
-    """Yield (API group, plural, kind) of each kind that users submit, once."""
+    """Yield (API group, plural, kind) of each job kind that users submit, once."""
     ruled = (rule.owner for rule in BUILT_IN_RULES if rule.owner is not None)
     stated = [(resource.group, resource.plural, resource.kind) for resource in ruled]
     suspendable = [(kind.served.group, kind.served.plural, kind.served.kind) for kind in SUSPENDABLE]
@@ -30,7 +30,7 @@ def job_kinds() -> Iterator[tuple[str, str, str]]:
 
 
 def job_words() -> Mapping[str, str]:
-    """Return the kind of each word that users type for it: kind, plural and short name, all in lower case."""
+    """Return the job kind for each word that users type for it: kind, plural and short name, all in lower case."""
     words = owner_words()
     for _, plural, kind in job_kinds():
         words |= {kind.lower(): kind.lower(), plural: kind.lower()}
@@ -38,7 +38,7 @@ def job_words() -> Mapping[str, str]:
 
 
 def suspendable_kind(resource: Resource) -> SuspendableKind | None:
-    """Return how objects of a kind are suspended; None if they cannot be suspended."""
+    """Return the way to suspend objects of a kind; None if they cannot be suspended."""
     served = ((kind, kind.served) for kind in SUSPENDABLE)
     asked = (resource.group, resource.kind)
     return next((kind for kind, served_kind in served if (served_kind.group, served_kind.kind) == asked), None)

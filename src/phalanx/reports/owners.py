@@ -1,4 +1,4 @@
-"""Owners of pods and PodGroups: users name a gang by the object that created it.
+"""Owners of pods and PodGroups: users name a gang by the job that created it.
 
 Operators choose the name of a PodGroup, and whether the job, its pods or an object between them owns it. Therefore
 owner references are followed upwards from pods and PodGroups, for any kind.
@@ -32,7 +32,7 @@ _NO_JOBS = frozenset(("Pod", "Node", "Job", "ReplicaSet"))
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Owner as named by an owner reference."""
+    """Owner of an object as an owner reference names it."""
 
     api_version: str
     kind: str
@@ -62,7 +62,7 @@ class OwnerTree:
         return {(owner.api_version, owner.kind) for owner in owners if owner.uid not in self._owners}
 
     def above(self, uid: str) -> Iterator[Owner]:
-        """Yield all owners, each once, nearest first."""
+        """Yield all owners of an object, each once, nearest first."""
         seen, later = {uid}, [uid]
         for each in later:
             for owner in self._owners.get(each, ()):
@@ -72,7 +72,7 @@ class OwnerTree:
                     yield owner
 
     def below(self, name: str, kind: str = "") -> set[str]:
-        """Return the uids of all objects below the owner of that name.
+        """Return the uids of all objects below the owner with a given name.
 
         `kind` is in lower case, "" for any kind that users submit; of nested owners the topmost counts. Raises
         AmbiguousGangError.
@@ -84,7 +84,7 @@ class OwnerTree:
         return set[str]().union(*tops.values())
 
     def owners(self, name: str, kind: str = "") -> dict[Owner, set[str]]:
-        """Return the uids below each owner of that name, as `below` does."""
+        """Return, for each owner with a given name, the uids of the objects below it."""
         uids_by_owner: dict[Owner, set[str]] = defaultdict(set)
         for uid in self._owners:
             for owner in self.above(uid):
@@ -100,7 +100,7 @@ class OwnerTree:
 
 
 class OwnerLookup:
-    """Reader of objects in one namespace. Each kind is listed once."""
+    """Reader of the jobs, PodGroups and pods in one namespace. Each kind is listed once."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -155,7 +155,7 @@ class OwnerLookup:
         return tree
 
     async def called(self, name: str, kind: str = "") -> list[tuple[Resource, Json]]:
-        """Return the jobs of that name, with or without pods and a PodGroup.
+        """Return the jobs with a given name, with or without pods and a PodGroup.
 
         `kind` is in lower case, "" for any.
         """
@@ -173,7 +173,7 @@ class OwnerLookup:
 
 
 async def below(reader: OwnerLookup, name: str, kind: str = "") -> set[str]:
-    """Return the uids of pods and PodGroups of the named job, as `OwnerTree.below`.
+    """Return the uids of pods and PodGroups of the named job.
 
     A job without own pods yields the objects of its owner. Raises AmbiguousGangError.
     """
@@ -190,7 +190,7 @@ async def below(reader: OwnerLookup, name: str, kind: str = "") -> set[str]:
 
 
 async def without_pods(reader: OwnerLookup, name: str, kind: str = "") -> str:
-    """Return a sentence about the named job without pods and without a PodGroup; "" if there is no such job."""
+    """Return a message about the named job without pods and without a PodGroup; "" if there is no such job."""
     for resource, document in await reader.called(name, kind):
         title = f"{resource.kind.lower()}/{name}"
         no_pods = f"{title} has neither pods nor a PodGroup"
@@ -203,7 +203,7 @@ async def without_pods(reader: OwnerLookup, name: str, kind: str = "") -> str:
 
 
 async def add_suspended_job(reader: OwnerLookup, answer: WhyAnswer | None) -> WhyAnswer | None:
-    """Add to the answer about a gang without members that its job is suspended.
+    """Add to the answer about a gang without members that its job is suspended, if so.
 
     Some operators keep the PodGroup of a suspended job.
     """

@@ -1,4 +1,4 @@
-"""Causes of past evictions of pods and gangs, from their events, which the API server keeps for an hour."""
+"""Causes of past evictions of pods and gangs, from their Events, which the API server keeps for an hour."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def add_past_gang_eviction(
 async def _last(
     client: KubeClient, namespace: str, name: str, uid: str, *, of_pod: bool = True
 ) -> Mapping[str, Any] | None:
-    """Return the last eviction event of a pod, or of an object that declares a gang, of that name."""
+    """Return the last eviction Event of a pod, or of an object that declares a gang, with this name."""
     kind = "involvedObject.kind=Pod," if of_pod else ""
     params = {"fieldSelector": f"{kind}involvedObject.name={name}"}
     try:
@@ -105,7 +105,7 @@ def _at(event: Mapping[str, Any]) -> str:
 
 
 def _when(event: Mapping[str, Any]) -> str:
-    """Return the time of an event to the second, so that both time formats compare."""
+    """Return the time of an Event to the second, so that both time formats compare."""
     metadata = event.get("metadata") or {}
     text = event.get("eventTime") or event.get("lastTimestamp") or metadata.get("creationTimestamp") or ""
     moment, _, _ = str(text).rstrip("Z").partition(".")

@@ -1,4 +1,4 @@
-"""Starts of waiting units after a dry run: promised by the scheduler, or forecast."""
+"""Starts of waiting gangs and pods after a dry run: promised by the scheduler, or forecast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ NOT_CALIBRATED = "NotCalibrated"
 
 
 class StartTimes:
-    """Starts of waiting units after a dry run at `now`. `moves` are the promised starts that the dry run moved."""
+    """Starts of waiting gangs and pods after a dry run at `now`. `moves` are the promised starts that the dry run
+    moved."""
 
     def __init__(
         self, promises: Promises, found: Sequence[UnitStart], now: float, moves: Sequence[PromiseMove] = ()
@@ -31,7 +32,7 @@ class StartTimes:
         self.units = found
 
     def of(self, who: str | GangKey) -> PromisedStart | None:
-        """Return the start of a pod on its own (by uid) or a gang; None if it is not waiting."""
+        """Return the start of a single pod (by uid) or a gang; None if it is not waiting."""
         for each in self.units:
             key = each.unit.key
             if key == who or (not isinstance(key, str) and who in key):

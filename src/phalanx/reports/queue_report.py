@@ -1,4 +1,4 @@
-"""Report of every queue and quota of the live cluster for one-shot commands."""
+"""Report of every queue and quota of the live cluster, by one dry run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueRep
 from phalanx.reports.account_report import AccountReport, amounts
 from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.refusals.refusal import pod_object
@@ -33,6 +34,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
     scheduler = Scheduler(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
+    load_reclaims(scheduler.features, promises.reclaimed)
     scheduler.observe(now)
     accounts = AccountReport(scheduler.new_session(now))
     queues = {record.key: accounts.queue(record) for record in accounts.queues()}
@@ -68,7 +70,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
 
 
 class _Verdicts:
-    """Verdicts of the dry run on units that were not placed."""
+    """Verdicts of the dry run on gangs and pods that were not placed."""
 
     def __init__(self, plan: Plan, promises: Promises, moves: Sequence[PromiseMove]) -> None:
         self._promises, self._moves = promises, moves
@@ -100,7 +102,8 @@ class _Verdicts:
 
 
 def _notices(snapshot: Snapshot, known: Collection[str]) -> list[str]:
-    """Return notices about objects that define no account (the second quota of a namespace, for example)."""
+    """Return messages about objects that define no queue or quota (the second quota of a namespace, for
+    example)."""
     notices = [notice for notice in snapshot.intake.drain_warnings() if notice.about.kind in _KINDS]
     warnings = [notice for notice in notices if notice.type == "Warning" and notice.message not in known]
     texts = dict.fromkeys(f"{notice.reason}: {notice.message}" for notice in warnings)

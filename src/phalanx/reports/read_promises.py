@@ -15,7 +15,7 @@ from phalanx.views.promises import Promises
 async def read_promises(
     client: KubeClient, namespace: str, scheduler_names: Sequence[str] = ("phalanx",)
 ) -> Promises:
-    """Read the promised starts of the scheduler of these names. `namespace` is that of its lease.
+    """Read the promised starts of the scheduler with these names. `namespace` is that of its lease.
 
     Without a record there are no promises. Without the right to read it, `warning` states that.
     """

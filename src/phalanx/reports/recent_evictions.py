@@ -1,4 +1,4 @@
-"""Recent evictions in a snapshot, which count against eviction rates."""
+"""Recent evictions in a snapshot of the cluster, which count against eviction rates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from phalanx.scheduling.session.eviction_log import EvictionLog
 
 
 def log_recent_evictions(state: ClusterState, log: EvictionLog, now: float) -> None:
-    """Record the terminating pods that our scheduler evicted. Deleted pods are unknown."""
+    """Record the terminating pods that this scheduler evicted. Deleted pods are unknown."""
     state.ledger.refresh_sums()
     evictions = [
         (min(float(record.pod.leaves - record.pod.grace), now), uid)

@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 
 
 class ReservationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Promised start or advance reservation.
+    """Promised start or advance reservation in `phalanx reservations`.
 
     `kind` is promise, reservation or koordinator. `name` is the reservation, or the gangs or pod of a promise.
     `start` and `end` are RFC 3339, "" if unknown. `pods` are the users of a reservation or the subjects of a
@@ -52,7 +52,7 @@ class ReservationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 async def read_reservations(
     client: KubeClient, lease_namespace: str, now: float, scheduler_names: Sequence[str] = ("phalanx",)
 ) -> tuple[list[ReservationEntry], list[str]]:
-    """Return (entries by start, undated ones last; unreadable kinds).
+    """Read promised starts and reservations. Return (entries by start, undated ones last; unreadable kinds).
 
     `lease_namespace` is the namespace of the scheduler's lease and promises.
     """
@@ -81,7 +81,8 @@ def _promise(kept: StoredReservation, promises: Promises) -> ReservationEntry:
     nodes = {node for share in kept.shares for node in share.nodes}
     return ReservationEntry(
         kind="promise",
-        name=",".join(names) or f"pod {kept.name or kept.pod}",
+        # A record of an older version has only the uid of its pod, which means nothing to a user.
+        name=",".join(names) or (f"pod {kept.name}" if kept.name else "unnamed pod"),
         namespace=where,
         queue=kept.queue,
         promise=promises.origin,

@@ -41,7 +41,7 @@ class SchedulerPolicy:
     """
 
     def __init__(self, path: str) -> None:
-        """Read the policy file. Raises PolicyError."""
+        """Read the policy file at `path`. Raises PolicyError."""
         self._given: FoundPolicy | None = None
         if path:
             text = read_policy_text(path)
@@ -79,7 +79,8 @@ class SchedulerPolicy:
             return _built_in(names, f"not used: {error}; using the built-in policy. Fix: use --config")
 
     def _without_record(self, failure: str, names: tuple[str, ...]) -> FoundPolicy:
-        """Return the given names and policy, else the built-in ones, if the record is unreadable."""
+        """Return the given names and policy, else the built-in ones, because the scheduler's record is
+        unreadable."""
         unknown = "" if names else f"assuming schedulerName {DEFAULT_NAMES[0]}; fix: use --scheduler-name"
         names = names or DEFAULT_NAMES
         if self._given is not None:
@@ -90,7 +91,7 @@ class SchedulerPolicy:
     async def until_another(
         self, found: FoundPolicy, client: KubeClient, namespace: str, scheduler_names: Sequence[str]
     ) -> None:
-        """Return when `read` yields another policy or other names than `found`.
+        """Return when the scheduler's policy or names differ from `found`.
 
         An unreadable record counts as unchanged.
         """

@@ -1,4 +1,4 @@
-"""One-time read of the whole cluster into a scheduler's state, for one-shot commands."""
+"""One-time read of the whole cluster into a scheduler's state, for commands with a dry run."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
-from phalanx.model.events import ClusterEvent
+from phalanx.model.events import ClusterEvent, NodeBackoffsRestored
 from phalanx.model.eviction_condition import ToldEviction
+from phalanx.reports.stored_history import read_backoffs
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ class DisruptionTarget(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Return the reason of the eviction without the name of the evicting component."""
+        """Text of the eviction's reason without the name of the evicting component."""
         return self.told.sentence if self.told is not None else self.message
 
 
@@ -77,7 +78,7 @@ def disruption_target_of(pod: PodObject) -> DisruptionTarget | None:
 
 
 class Snapshot(msgspec.Struct):
-    """Cluster state read once.
+    """Cluster state read once, with the parts that could not be read.
 
     `missing` names unreadable kinds with the reason. By uid, `refused` holds the API error of a pod's last binding,
     and `disruption_targets` the eviction reasons. `usages` is the past usage of accounts, if needed
@@ -110,7 +111,7 @@ async def read_cluster(
     own_namespace: str = "",
     signed: bool = True,
 ) -> Snapshot:
-    """List everything that a scheduler watches. Pods and nodes are required; other kinds can be forbidden.
+    """List all objects that a scheduler watches. Pods and nodes are required; other kinds can be forbidden.
 
     `lease_namespace` is the namespace of the scheduler's lease and signing keys. The caller receives the JSON of
     every object through `seen`. Kinds that cannot be listed in all namespaces are listed in `own_namespace` alone,
@@ -153,7 +154,7 @@ async def read_cluster(
     enrichers = dict[ServedKind, Resource]()
 
     async def read_enrichers() -> bool:
-        """Read newly referenced enricher objects. Return whether there were any."""
+        """Read newly referenced objects such as claims and volumes. Return whether there were any."""
         wanted = [entry for entry in served_enricher_kinds(served, intake) if entry[0] not in enrichers]
         for kind, resource in wanted:
             enrichers[kind] = resource
@@ -191,6 +192,9 @@ async def read_cluster(
     loads = await measure(client)
     if loads is not None:
         snapshot.apply_events([loads])
+    backoffs = await read_backoffs(client, lease_namespace, names)
+    snapshot.apply_events([NodeBackoffsRestored(backoffs.entries)])
+    snapshot.missing += backoffs.faults
     return snapshot
 
 

@@ -1,4 +1,4 @@
-"""Starts of all waiting units: a dry run over the live cluster, and the scheduler's promises."""
+"""Starts of all waiting gangs and pods: a dry run over the live cluster, and the scheduler's promised starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
 from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.forecasts import UnitStart
@@ -24,7 +25,7 @@ from phalanx.views.record_facts import observed_states
 
 
 class StartEntry(msgspec.Struct):
-    """Start of one waiting gang or pod on its own.
+    """Start of one waiting gang or single pod.
 
     `pods` start together with a `priority`. `state` is the observed state (docs/gang-states.md). `forecast` is
     StartsNow if nothing blocks the start; `start` is then empty. `target` is KIND/NAME, as other commands accept
@@ -46,10 +47,12 @@ class StartEntry(msgspec.Struct):
 def start_entries(
     snapshot: Snapshot, policy: Policy, promises: Promises, now: float, should_stop: Callable[[], bool] = never
 ) -> list[StartEntry]:
-    """Return the starts, earliest first and unknown ones last. The dry run consumes the snapshot."""
+    """Return the starts of waiting gangs and pods, earliest first and unknown ones last. The dry run consumes the
+    snapshot."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
+    load_reclaims(scheduler.features, promises.reclaimed)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     starts = [
@@ -67,7 +70,7 @@ def start_entries(
 def _entries(
     unit_start: UnitStart, start: PromisedStart, observed: Mapping[GangKey, GangState]
 ) -> list[StartEntry]:
-    """Return the entries of a unit. A composite starts as one unit and has several gangs."""
+    """Return the start entries of a queue entry. A composite starts as one unit and has several gangs."""
     unit = unit_start.unit
     if unit.pod is not None:
         pod = unit.pod.pod
@@ -101,7 +104,7 @@ def _entries(
 
 
 def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, GangState]) -> list[StartEntry]:
-    """Return the entries that the dry run would place now, in that order."""
+    """Return the start entries of the gangs and pods that the dry run would place now, in that order."""
     entries: dict[GangKey, StartEntry] = {}
     for bind in binds:
         record = scheduler.state.pods[bind.uid]

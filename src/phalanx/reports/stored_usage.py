@@ -20,7 +20,7 @@ async def read_usage(
     namespace: str,
     scheduler_names: Sequence[str] = ("phalanx",),
 ) -> None:
-    """Read the usage of accounts into the snapshot if a budget or the policy needs it.
+    """Read the past usage of queues and quotas into the snapshot if a budget or the policy needs it.
 
     `namespace` is that of the scheduler's lease, `scheduler_names` are its names. Unreadable records are named in
     `snapshot.missing`.

@@ -1,4 +1,4 @@
-"""Scheduling order of all waiting units, with the deciding sort keys."""
+"""Scheduling order of all waiting gangs and pods, with the deciding sort keys."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from phalanx.model.decisions import Bind, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -30,13 +31,14 @@ REPAIR, AGE, NAME = "repair", "age", "name"
 
 
 class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Gang or pod on its own in the scheduling order.
+    """Gang or single pod in the scheduling order.
 
     `position` counts from 1. `state` is the observed state (docs/gang-states.md). `forecast` is StartsNow for a
-    unit that would be placed now; any other unit waits for `reason` (a code) and `message`. `queue_share` is the
-    queue's largest percentage of any resource. `created` is in seconds since the epoch. `keys` are the sort keys of
-    the policy's plugins in order of comparison, smaller first; keys of queues have the prefix `queue:`. `behind`
-    names the key that puts the unit behind its predecessor. `target` is KIND/NAME, as other commands accept it.
+    gang or pod that would be placed now; any other one waits for `reason` (a code) and `message`. `queue_share` is
+    the queue's largest percentage of any resource. `created` is in seconds since the epoch. `keys` are the sort
+    keys of the policy's plugins in order of comparison, smaller first; keys of queues have the prefix `queue:`.
+    `behind` names the key that puts the gang or pod behind its predecessor. `target` is KIND/NAME, as other
+    commands accept it.
     """
 
     position: int
@@ -64,8 +66,8 @@ class OrderReport(msgspec.Struct, frozen=True):
 
 
 def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> OrderReport:
-    """Return the order from one dry run at `now` with the scheduler's promised starts: units that would be placed
-    first.
+    """Return the scheduling order from one dry run at `now` with the scheduler's promised starts: gangs and pods
+    that would be placed first.
 
     The dry run consumes the snapshot.
     """
@@ -73,6 +75,7 @@ def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promise
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
+    load_reclaims(scheduler.features, promises.reclaimed)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     session = scheduler.new_session(now)
@@ -100,7 +103,7 @@ def _turns(session: Session, units: list[QueuedUnit]) -> Iterator[QueuedUnit]:
 
 
 class _Line:
-    """Builder of the entries, with the session after the dry run."""
+    """Builder of the entries of the scheduling order, with the session after the dry run."""
 
     def __init__(self, session: Session, plan: Plan, observed: Mapping[GangKey, GangState]) -> None:
         self._session = session
@@ -112,7 +115,7 @@ class _Line:
         self._totals = {name: offered for name, (offered, _) in session.totals().items() if offered}
 
     def starting(self, binds: list[Bind]) -> list[TurnEntry]:
-        """Return the entries of the units that the dry run placed, in that order."""
+        """Return the entries of the gangs and pods that the dry run placed, in that order."""
         entries: dict[int, TurnEntry] = {}
         for bind in binds:
             record = self._session.state.pods[bind.uid]
@@ -124,7 +127,7 @@ class _Line:
         return list(entries.values())
 
     def waiting(self, unit: QueuedUnit, position: int, behind: str) -> list[TurnEntry]:
-        """Return the entries of a waiting unit: one per gang of a composite."""
+        """Return the entries of a waiting gang or pod; for a composite one entry per gang."""
         entries = []
         for number, member in enumerate(unit.members):
             entry = self._entry(
@@ -221,7 +224,7 @@ class _Line:
         )
 
     def _queues_differ(self, ones: ChargePath, second_path: ChargePath) -> str:
-        """Return the key that separates the queues of two charge paths, "" for one queue."""
+        """Return the sort key that separates the queues of two pods, "" if their queue is the same."""
         lines = [
             [queue for queue in reversed(list(charge_path.queue.lineage())) if queue.key.name != ROOT_QUEUE]
             if charge_path.queue is not None
@@ -246,7 +249,7 @@ class _Line:
 
 
 def _plain(key: object) -> float | str:
-    """Return a display form of a sort key."""
+    """Return a sort key in a form for display."""
     if isinstance(key, bool):
         return int(key)
     if isinstance(key, int):

@@ -1,8 +1,9 @@
-"""Answers of `phalanx why`: a dry run of the scheduler over the live cluster, queried per pod or group."""
+"""Answers of `phalanx why`: a dry run of the scheduler over the live cluster, queried per pod or gang."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import islice
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
@@ -12,6 +13,7 @@ from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.counts import count_of, first_of
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.reports.admission_holders import admission_holders
+from phalanx.reports.borrowed_room import borrowed_room, usage_of_queues
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
 from phalanx.reports.gang_sentences import (
@@ -27,6 +29,7 @@ from phalanx.reports.run_times import run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND
+from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
@@ -48,7 +51,8 @@ _NODES_NAMED = 5
 
 
 class WhyReport:
-    """Answers from one dry run, which consumes the snapshot. `bound_to` maps uids of placed pods to nodes."""
+    """Answers of `phalanx why` from one dry run, which consumes the snapshot. `bound_to` maps uids of placed pods
+    to nodes."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> None:
         self._now, self._promises = now, promises or Promises()
@@ -71,12 +75,15 @@ class WhyReport:
         scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
         rehearse_promises(scheduler.features, self._promises.promises)
+        load_reclaims(scheduler.features, self._promises.reclaimed)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # States before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         self._observed = ObservedPods(self._before, self._disruption_targets, self._state.schedulers)
+        usage = usage_of_queues(scheduler.new_session(now))
         plan = scheduler.cycle(now)
         session = scheduler.new_session(now)
+        self._borrowed_room = partial(borrowed_room, session, usage)
         self._domains, self._own_words = session.topology_domains, protected_pods_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
@@ -106,6 +113,7 @@ class WhyReport:
         if self._observed.describe_pod(answer, pod):
             if self._before[pod.uid] is MemberState.RUNNING:
                 answer.message += self._planned_eviction(record)
+                answer.append(self._borrowed_room([record]))
             return answer
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
@@ -113,12 +121,12 @@ class WhyReport:
         self._add_evictions(self._conclude(answer, verdict, [pod.uid]), pod.uid)
         if record.gang is not None:
             if answer.reason == AWAITING_ADMISSION:
-                answer.append(admission_holders(self._state.gangs.inqueue, record.gang))
+                answer.append(admission_holders(self._state.gangs, record.gang))
             answer.append(self._lifted_minimum(record.gang))
         return answer
 
     def gang(self, key: GangKey) -> WhyAnswer | None:
-        """Return the answer about a gang; None if neither a pod nor an object declares it."""
+        """Return the answer about a gang; None if neither a pod nor an object declares this gang."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
@@ -140,8 +148,11 @@ class WhyReport:
             self._describe_without_pending(answer, record)
             self._observed.add_evicted_members(answer, pods)
         if answer.reason == AWAITING_ADMISSION:
-            answer.append(admission_holders(self._state.gangs.inqueue, record))
+            answer.append(admission_holders(self._state.gangs, record))
         prefix_placed_members(answer, self._counts[key])
+        if self._counts[key].bound + self._counts[key].running and not answer.state.over:
+            members = record.members.values()
+            answer.append(self._borrowed_room(each for each in members if self._before[each.pod.uid] in ACTIVE))
         return answer
 
     def composite(self, key: GangKey) -> WhyAnswer | None:
@@ -149,16 +160,17 @@ class WhyReport:
         return composite_answer(self._state.gangs.composites, key, self.gang)
 
     def start(self, who: str | GangKey, should_stop: Callable[[], bool] = never) -> PromisedStart | None:
-        """Return the start of a waiting pod on its own (by uid) or gang; None for any other."""
+        """Return the start of a waiting single pod (by uid) or gang; None for any other."""
         return self.start_times(should_stop).of(who)
 
     def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
-        """Return the starts of all waiting units."""
+        """Return the starts of all waiting gangs and pods."""
         starts = forecast_starts(self._dry_run, self._now, should_stop)
         return StartTimes(self._promises, starts, self._now, promise_moves(self._dry_run.new_session(self._now)))
 
     def gang_verdict(self, key: GangKey) -> Verdict | None:
-        """Return the verdict on a waiting gang, or on the surplus of a running gang; None for any other."""
+        """Return the verdict on a waiting gang, or on the members above the minimum of a running gang; None for any
+        other."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
@@ -169,7 +181,8 @@ class WhyReport:
         return self._pods.get(uid)
 
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
-        """Return the gangs of that name as `gangs_named` does; of several gangs of one owner, waiting gangs first.
+        """Return the gangs with a typed name as `gangs_named` does; of several gangs of one owner, waiting gangs
+        first.
 
         Raises AmbiguousGangError.
         """
@@ -180,7 +193,7 @@ class WhyReport:
         return shown(self._state.gangs[key])
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
-        """Return the gangs of these pods and declaring objects (by uid), in the same order."""
+        """Return the gangs to which these pods and declaring objects (by uid) belong, in the same order."""
         found = {
             record.gang.key for uid in uids if (record := self._state.pods.get(uid)) and record.gang is not None
         }
@@ -188,7 +201,8 @@ class WhyReport:
         return self._waiting_first(found)
 
     def pods_below(self, owner: str, namespace: str, name: str, uids: Collection[str]) -> WhyAnswer | None:
-        """Return the answer about the first waiting pod of pods without a gang; None without such pods."""
+        """Return the answer about the first waiting pod of an owner's pods without a gang; None without such
+        pods."""
         pods = sorted(record.pod.name for uid in uids if (record := self._state.pods.get(uid)) is not None)
         answers = [found for pod in pods if (found := self.pod(namespace, pod)) is not None]
         waiting = next((each for each in answers if _needs_nodes(each.state)), None)
@@ -202,7 +216,7 @@ class WhyReport:
         return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
 
     def object_path(self, key: GangKey) -> str:
-        """Return the path of the object that declares a gang, "" for none."""
+        """Return the URL path of the object that declares a gang, "" for none."""
         return object_path(self._state.gangs.get(key))
 
     def member_uids(self, key: GangKey) -> list[str]:
@@ -210,11 +224,12 @@ class WhyReport:
         return list(record.members) if record is not None else []
 
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
-        """Return the verdict on the surplus members of a gang with a satisfied quorum."""
+        """Return the verdict on the members above the minimum of a gang whose quorum is placed."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
 
     def _describe_without_pending(self, answer: WhyAnswer, record: GangRecord) -> None:
-        """Describe a gang without pending members; its verdict counts while its quorum is not satisfied."""
+        """Describe a gang without pending members in its answer; its verdict counts while its quorum is not
+        satisfied."""
         need, verdict = self._needs.get(record.key), self._gangs.get(record.key)
         if verdict is not None and (need is None or not need.satisfied):
             self._conclude(answer, verdict, [])
@@ -225,8 +240,8 @@ class WhyReport:
         return lifted_minimum(record, self._counts[record.key], self._needs.get(record.key))
 
     def _planned_eviction(self, record: PodRecord) -> str:
-        """Return the rest of the sentence about a running pod: the eviction that the dry run planned for it, or
-        the protection from eviction that its owner declares."""
+        """Return the end of the message about a running pod: the eviction that the dry run planned for it, or the
+        protection from eviction that its owner declares."""
         eviction = self._told.get(record.pod.uid)
         if eviction is None:
             return self._own_words.verdict(record)
@@ -249,12 +264,13 @@ class WhyReport:
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
-        """Return the notice of the first pod with a label that names another quota than its account."""
+        """Return the warning about the first pod with a label that names another quota than the one that is
+        charged."""
         ignored = (ignored_quota(self._state, record) for record in records)
         return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in islice(filter(None, ignored), 1)]
 
     def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
-        """Add the evictions for a waiting unit to its answer."""
+        """Add the evictions that a waiting gang or pod needs to its answer."""
         unit = self._dry_run.unit(who)
         if unit is None or answer.forecast or not answer.reason:
             return answer
@@ -306,7 +322,7 @@ class WhyReport:
 
 
 def object_path(record: GangRecord | None) -> str:
-    """Return the path of the object that declares a gang, "" for none."""
+    """Return the URL path of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
 

@@ -57,11 +57,11 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
 
     @property
     def waits(self) -> bool:
-        """Return whether its minimum is not on nodes and would not be placed now."""
+        """Whether the pod's or gang's minimum is not on nodes and would not be placed now."""
         return self.state.waits and self.forecast is not PlacementForecast.STARTS_NOW
 
     def append(self, sentence: str) -> None:
-        """Add `sentence`, if it is not empty, to the message."""
+        """Add a sentence, if it is not empty, to the answer's message."""
         if sentence:
             # Verdicts about nodes end with a full stop.
             self.message = "; ".join(part for part in (self.message.removesuffix("."), sentence) if part)

@@ -1,1 +1,2 @@
-"""Decisions: a session over the cluster's arrays, actions that act and plugins that have opinions. Sans-IO."""
+"""Decisions: a session over the cluster's arrays, actions that place pods, and plugins that filter, score and vote.
+Without I/O."""

@@ -1,4 +1,4 @@
-"""Rechecks of waiting units: their verdicts stay true while the cluster changes."""
+"""Rechecks of waiting gangs and pods: their verdicts stay true while the cluster changes."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 
 from phalanx.cluster.state import ClusterState
+from phalanx.model.clock import whole_seconds
 from phalanx.model.decisions import Plan
 from phalanx.model.verdict import gang_object
 from phalanx.scheduling.actions.allocate import walk
@@ -71,7 +72,7 @@ class Scheduler:
         Raises PolicyError if a plugin cannot be used in this cluster; then the former policy stays in force.
         """
         plugin_runtime = PluginRuntime(policy)
-        self.placer = build_placer(plugin_runtime, self.state.nodes, self.cycle_history.node_backoff)
+        self.placer = build_placer(plugin_runtime, self.state.nodes)
         self.features.configure(policy)
         self.policy, self.plugin_runtime = policy, plugin_runtime
         self._close_reserved_room()
@@ -108,6 +109,7 @@ class Scheduler:
 
     def activate_due(self, now: float) -> None:
         """Activate units and features whose time has come; `idle` does not read the clock."""
+        now = whole_seconds(now)
         self.queue.activate_due(now)
         times = (self._next_wake, self.features.next_due)
         self._due = self._due or any(when is not None and when <= now for when in times)
@@ -118,17 +120,20 @@ class Scheduler:
 
         The caller calls this whenever pods were added or removed.
         """
-        self.features.observe(now)
+        self.features.observe(whole_seconds(now))
 
     def cycle(
         self, now: float, should_stop: Callable[[], bool] = never, stage: Callable[[str], None] = untimed
     ) -> Plan:
         """Plan one cycle at `now` (seconds since the epoch) and return the plan.
 
+        A clock may have fractions: each method with a `now` converts it, and whole seconds count from there on.
+
         `should_stop` is called between transactions; `stage` is called with the name of each stage that begins:
         pop, order, act_ and an action, requeue, publish. The plan contains only new verdicts: an unchanged verdict
         is repeated only if the gang has a new pending member.
         """
+        now = whole_seconds(now)
         self._cycles += 1
         self._due = False
         self.state.pods.stories.now, self.state.pods.stories.cycle = now, f"c{self._cycles}"
@@ -145,9 +150,10 @@ class Scheduler:
             if session.plan.complete:
                 stage(f"act_{action}")
                 self._act(session, action)
-        stage("act_evict_ended")
-        if session.plan.complete:
-            self.features.evict_ended(session, guarded)
+        for name, act in (("lend", self.features.lend), ("evict_ended", self.features.evict_ended)):
+            stage(f"act_{name}")
+            if session.plan.complete:
+                act(session, guarded)
         # 4. Requeue: units without room wait for a change, units without a turn stay active.
         stage("requeue")
         self._requeue_units(session)
@@ -159,6 +165,7 @@ class Scheduler:
 
     def begin(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """Advance the time to `now`: end expired reservations, activate due units. Return a session."""
+        now = whole_seconds(now)
         self.features.advance(now)
         self._close_reserved_room()
         self.observe(now)
@@ -185,7 +192,7 @@ class Scheduler:
             self.placer,
             self.queue,
             plan,
-            now,
+            whole_seconds(now),
             should_stop,
             self._memory,
             self.cycle_history,
@@ -282,4 +289,9 @@ class Scheduler:
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
-    return ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)
+    bound = ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)
+    if bound:
+        return bound
+    # The unit's turn can open reserved room to it.
+    with session.features.recheck(session, unit) as turn:
+        return demand.bound_for(session, unit) if turn.guarded else bound

@@ -24,7 +24,7 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Head of a capture. `moment` is its time in seconds since the epoch; `missing` lists the unreadable objects.
 
     `promises` and `usages` are the records that the scheduler had stored, `promise_origin` is the version and time
-    of the promises."""
+    of the promises. `policy` is the text of its policy file, "" in captures of older versions."""
 
     moment: int
     schedulers: tuple[str, ...] = ("phalanx",)
@@ -33,6 +33,7 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     promises: tuple[StoredReservation, ...] = ()
     usages: tuple[AccountUsage, ...] = ()
     promise_origin: PromiseOrigin = PromiseOrigin()
+    policy: str = ""
 
     @property
     def promised(self) -> Promises:

@@ -16,13 +16,13 @@ from phalanx.model.node import Node
 from phalanx.model.resources import CPU, MEMORY, PODS, requests_of
 from phalanx.simulation.capture import KIND as CAPTURE
 from phalanx.simulation.capture import Capture, read_capture, take_in_all
+from phalanx.simulation.delays import Delays
 from phalanx.simulation.documents import OWN_VERSION, FileObject, read_documents, take_in
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.gpus import GPU_MILLI, GPU_MODEL, WHOLE_CARD
-from phalanx.simulation.spans import seconds
 from phalanx.simulation.tables import table, whole
+from phalanx.simulation.workloads.distributions import Distribution
 from phalanx.simulation.workloads.swf import read_swf
-from phalanx.simulation.world import Delays
 
 _OPENB = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 # Default limit of pods per node of a kubelet.
@@ -32,6 +32,7 @@ _MOST_PODS = 1000
 _MIB = 2**20
 _OWN = ("NodePool", "Machine", "World", CAPTURE)
 _MOST_NODES = 1_000_000
+_DELAYS = ("startDelay", "endDelay", "startDelaySeconds")
 
 
 class SimulatedCluster(msgspec.Struct, frozen=True):
@@ -152,7 +153,18 @@ def _members(entry: FileObject) -> list[FileObject]:
 
 
 def _delays(entry: FileObject) -> Delays:
-    return Delays(seconds(_only(entry, "startDelaySeconds") or 0, f"{entry.place}: spec.startDelaySeconds"))
+    """Read the delays of a World: distributions, and `startDelaySeconds` for a fixed start delay."""
+    spec = entry.document.get("spec")
+    stated = dict(spec) if isinstance(spec, Mapping) else {}
+    for key in stated:
+        if key not in _DELAYS:
+            raise InputError(f"{entry.place}: spec.{key} is unknown; write {', '.join(_DELAYS)}")
+    if "startDelay" in stated and "startDelaySeconds" in stated:
+        raise InputError(f"{entry.place}: spec has startDelay and startDelaySeconds; write startDelay only")
+    read = {
+        key: Distribution(value, f"{entry.place}: spec.{key}") for key, value in stated.items() if value is not None
+    }
+    return Delays(read.get("startDelay") or read.get("startDelaySeconds"), read.get("endDelay"))
 
 
 def _only(entry: FileObject, field: str) -> object:

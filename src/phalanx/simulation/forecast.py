@@ -16,8 +16,9 @@ from phalanx.scheduling.start_reservations.plugin import load_promises, reservat
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove, moves_of
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.history import JobHistory, JobOutcome
+from phalanx.simulation.live_jobs import JobRun, PodRun
 from phalanx.simulation.present import AssumedRunTimes, present_jobs
-from phalanx.simulation.world import JobRun, PodRun, World
+from phalanx.simulation.world import World
 
 
 class PodMove(msgspec.Struct, frozen=True):

@@ -28,9 +28,10 @@ class Stint(msgspec.Struct):
 class JobHistory(msgspec.Struct):
     """Course of one job; times in seconds since the epoch, None if not reached.
 
-    `start` is the first time at which its quorum was bound, `end` that of its last pod's end. `ran` are pod
-    seconds on nodes, `useful` those whose work was not lost. `why` is the last verdict.
-    `promised` is the first promised start, `slip` the cause of its last postponement.
+    `start` is the first time at which its quorum was bound, `end` that of its last pod's end. `interrupted` is the
+    time at which a started job lost its quorum, None while it runs. `work` are the seconds that each pod runs, None
+    if the job has no end. `ran` are pod seconds on nodes, `useful` those whose work was not lost. `why` is the last
+    verdict. `promised` is the first promised start, `slip` the cause of its last postponement.
     """
 
     name: str
@@ -47,6 +48,9 @@ class JobHistory(msgspec.Struct):
     evicted: int = 0  # number of evicted pods
     restarts: int = 0  # number of restarts of the whole job
     lost: int = 0  # number of pods on failed nodes
+    failures: int = 0  # number of failed pods
+    work: int | None = None
+    interrupted: int | None = None
     ran: int = 0
     useful: int = 0
     node: str = ""  # node of its first pod
@@ -56,17 +60,41 @@ class JobHistory(msgspec.Struct):
     stints: list[Stint] = []
 
     def wait(self, now: int) -> int:
-        return (self.start if self.start is not None else now) - self.submit
+        """Return the seconds from its submission to its start. The wait of a job that waits now, also after an
+        interruption, lasts until `now`, and that of a withdrawn job until its withdrawal."""
+        if self.start is None:
+            return (self.end if self.end is not None else now) - self.submit
+        waits_again = now - self.interrupted if self.interrupted is not None and self.end is None else 0
+        return self.start - self.submit + waits_again
+
+    @property
+    def never_started(self) -> bool:
+        return self.start is None
+
+    @property
+    def wait_is_censored(self) -> bool:
+        """Whether the wait is only a lower bound: the job waits at the end of the simulation, or was withdrawn."""
+        return self.start is None or self.outcome is JobOutcome.WAITING
 
     @property
     def lateness(self) -> int | None:
         """Delay in seconds of the start after the first promised start, negative if earlier; None without both."""
         return self.start - self.promised if self.start is not None and self.promised is not None else None
 
+    def lateness_at(self, now: int) -> int | None:
+        """Return the lateness; of a job that has not started, the delay so far, None before its promised start."""
+        if self.start is None and self.promised is not None and self.promised < now:
+            return now - self.promised
+        return self.lateness
+
     @property
     def run(self) -> int:
         """Seconds from its start to its end; 0 before its end."""
         return self.end - self.start if self.start is not None and self.end is not None else 0
+
+    def flow(self, now: int) -> int:
+        """Return the seconds from its submission to its end; so far if it has not ended."""
+        return (self.end if self.end is not None else now) - self.submit
 
 
 class Integral:

@@ -20,7 +20,7 @@ from phalanx.simulation.spans import seconds
 from phalanx.simulation.workloads.reading import read_workloads
 from phalanx.simulation.workloads.workload import Workload
 
-_BUILT_IN = "built-in"
+_BUILT_IN, _CAPTURED = "built-in", "captured"
 
 
 class InputFile(msgspec.Struct, frozen=True):
@@ -49,6 +49,8 @@ def read_inputs(
 ) -> Inputs:
     """Read all inputs. Without a cluster file, `processors` is the size of a machine that is one pool.
 
+    Without a policy file, the policy is that of the capture, else the built-in one.
+
     Raises InputError and PolicyError."""
     files: list[InputFile] = []
 
@@ -74,7 +76,9 @@ def read_inputs(
             raise PolicyError(f"{path}: empty file; write actions and tiers, or omit --policy")
         load_policy(text, path)
         policies.append(NamedPolicy(_name(path, [policy.name for policy in policies]), text))
-    chosen = tuple(policies) or (NamedPolicy(_BUILT_IN, DEFAULT_POLICY),)
+    captured = cluster.capture.policy if cluster.capture is not None else ""
+    default = NamedPolicy(_CAPTURED, captured) if captured else NamedPolicy(_BUILT_IN, DEFAULT_POLICY)
+    chosen = tuple(policies) or (default,)
     if len(set(seeds)) != len(seeds):
         raise InputError("--seed: a seed is named twice; give each seed once")
     return Inputs(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import msgspec
 
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import Requests, requests_of
 from phalanx.model.run_time import NO_RUN_TIME, RunTime
+from phalanx.simulation.workloads.distributions import Distribution
 
 NAMESPACE = "simulation"
 
@@ -18,7 +22,8 @@ class SimulatedJob(msgspec.Struct, frozen=True):
     of the simulation), or until the limit in `limits` is reached. `minimum` is the quorum, `width` the size of the
     job in tables (the processors of a batch system's job are one pod here). Work is saved every
     `checkpoint` seconds of running; with 0 a disrupted job restarts from the beginning. A job that has not started
-    after `patience` seconds is withdrawn (None: never).
+    after `patience` seconds is withdrawn (None: never). A pod of the running job fails at intervals drawn from
+    `failures` (None: never), at most `most_failures` times. The pods use the advance `reservation` ("": none).
     """
 
     name: str
@@ -37,6 +42,9 @@ class SimulatedJob(msgspec.Struct, frozen=True):
     grace: int = 0
     checkpoint: int = 0
     patience: int | None = None
+    failures: Distribution | None = None
+    most_failures: int = 0
+    reservation: str = ""
 
     @property
     def ends_after(self) -> int | None:
@@ -49,6 +57,17 @@ class SimulatedJob(msgspec.Struct, frozen=True):
     def killed(self) -> bool:
         """Whether its limit ends it before its work is done."""
         return bool(self.limits.limit) and (self.run_time is None or self.limits.limit < self.run_time)
+
+
+def distinct_jobs(jobs: Sequence[SimulatedJob]) -> list[SimulatedJob]:
+    """Return the jobs with distinct names: files can contain equal ones, and pods are identified by names."""
+    seen: Counter[str] = Counter()
+    distinct = []
+    for job in jobs:
+        seen[job.name] += 1
+        number = seen[job.name]
+        distinct.append(job if number == 1 else msgspec.structs.replace(job, name=f"{job.name}.{number}"))
+    return distinct
 
 
 def pod_class(requests: dict[str, int], limit: int = 0, grace: int = 0, **fields: object) -> PodClass:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import fsum
 
 from phalanx.scheduling.reservations.calibration import TOLD, Score
-from phalanx.scheduling.reservations.outcomes import KEPT, NO_CAUSE, PromiseOutcomes
+from phalanx.scheduling.reservations.outcomes import BROKEN, KEPT, PromiseOutcomes
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.simulation.history import JobHistory, JobOutcome
 from phalanx.simulation.job import SimulatedJob
@@ -22,9 +22,14 @@ _LOADS = (80, 90, 100, 110, 120, 130)
 LIMITS = (("5m", 300), ("15m", 900), ("1h", 3600), ("4h", 14400), ("12h", 43200), ("1d", 86400), ("4d", 345600))
 LONGER, NO_LIMIT = "longer", "none"
 _OF_GROUPS = (
-    "jobs", "mean_wait_seconds", "p50_wait_seconds", "p90_wait_seconds", "p99_wait_seconds", "max_wait_seconds",
-    "mean_bounded_slowdown", "p50_bounded_slowdown", "p90_bounded_slowdown", "p99_bounded_slowdown",
+    "jobs", "never_started", "censored_waits", "mean_wait_seconds", "p50_wait_seconds", "p90_wait_seconds",
+    "p99_wait_seconds", "max_wait_seconds", "mean_bounded_slowdown", "p50_bounded_slowdown", "p90_bounded_slowdown",
+    "p99_bounded_slowdown",
 )  # fmt: skip
+_OF_PROMISES = ("promises_kept_ratio", "mean_lateness_seconds", "max_lateness_seconds", "mean_earliness_seconds")
+_PERCENTILES = (50, 90, 99)
+# A value, and whether it is only a lower bound.
+Censored = tuple[float, bool]
 
 
 def bounded_slowdown(wait: int, run: int) -> float:
@@ -49,48 +54,84 @@ def jain(shares: Sequence[float]) -> float:
     return fsum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
+def job_slowdown(job: JobHistory, now: int) -> Censored | None:
+    """Return the bounded slowdown of a job; a lower bound if it has not ended. None for a job without an end.
+
+    The run time of an interrupted job is the time that its work needs, because its repetitions are waits too."""
+    if job.end is not None and job.outcome is not JobOutcome.WITHDRAWN:
+        run = min(job.run, job.work) if job.work is not None else job.run
+        return bounded_slowdown(job.flow(now) - run, run), False
+    if job.work is None:
+        return None
+    if job.outcome is JobOutcome.RUNNING:
+        return bounded_slowdown(max(job.wait(now), job.flow(now) - job.work), job.work), True
+    return bounded_slowdown(job.wait(now), job.work), True
+
+
+def _distribution(name: str, values: Sequence[Censored]) -> tuple[dict[str, float | int], set[str]]:
+    """Return the mean, percentiles and maximum, and the names of those that are only lower bounds."""
+    ordered = sorted(value for value, _ in values)
+    lowest = min((value for value, censored in values if censored), default=None)
+    metrics: dict[str, float | int] = {f"mean_{name}": mean(ordered)}
+    metrics |= {f"p{percent}_{name}": percentile(ordered, percent) for percent in _PERCENTILES}
+    metrics[f"max_{name}"] = ordered[-1] if ordered else 0.0
+    if lowest is None:
+        return metrics, set()
+    always = (f"mean_{name}", f"max_{name}")
+    return metrics, {key for key, value in metrics.items() if key in always or value >= lowest}
+
+
 def job_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int]:
-    """Return the metrics of jobs: run times of ended jobs, waits of started jobs."""
-    started = [job for job in jobs if job.start is not None]
-    ended = [job for job in started if job.end is not None and job.outcome is not JobOutcome.WITHDRAWN]
-    waits = sorted(float(job.wait(now)) for job in started)
-    slowdowns = sorted(bounded_slowdown(job.wait(now), job.run) for job in ended)
-    flows = [float(job.wait(now) + job.run) for job in ended]
+    """Return the metrics of jobs. A job that waits at the end counts with its wait so far (`lower_bounds`)."""
+    return _measure(jobs, now)[0]
+
+
+def lower_bounds(jobs: Sequence[JobHistory], now: int) -> list[str]:
+    """Return the names of the metrics that are only lower bounds, because jobs have not started or not ended."""
+    return sorted(_measure(jobs, now)[1])
+
+
+def _measure(jobs: Sequence[JobHistory], now: int) -> tuple[dict[str, float | int], set[str]]:
+    waits = [(float(job.wait(now)), job.wait_is_censored) for job in jobs]
+    slowdowns = [value for job in jobs if (value := job_slowdown(job, now)) is not None]
+    # Jobs without an end have no flow and do not extend the makespan.
+    finite = [job for job in jobs if job.end is not None or job.work is not None]
+    unfinished = any(job.end is None or job.outcome is JobOutcome.WITHDRAWN for job in finite)
     outcomes = Counter(job.outcome for job in jobs)
     ran, useful = sum(job.ran for job in jobs), sum(job.useful for job in jobs)
-    return {
+    wait_metrics, wait_bounds = _distribution("wait_seconds", waits)
+    slowdown_metrics, slowdown_bounds = _distribution("bounded_slowdown", slowdowns)
+    first = min((job.submit for job in jobs), default=now)
+    metrics: dict[str, float | int] = {
+        "never_started": sum(job.never_started for job in jobs),
         "jobs": len(jobs),
         "jobs_done": outcomes[JobOutcome.DONE],
         "jobs_killed_at_limit": outcomes[JobOutcome.KILLED],
         "jobs_withdrawn": outcomes[JobOutcome.WITHDRAWN],
         "jobs_running": outcomes[JobOutcome.RUNNING],
         "jobs_waiting": outcomes[JobOutcome.WAITING],
-        "mean_wait_seconds": mean(waits),
-        "p50_wait_seconds": percentile(waits, 50),
-        "p90_wait_seconds": percentile(waits, 90),
-        "p99_wait_seconds": percentile(waits, 99),
-        "max_wait_seconds": waits[-1] if waits else 0.0,
-        "mean_flow_seconds": mean(flows),
-        "mean_bounded_slowdown": mean(slowdowns),
-        "p50_bounded_slowdown": percentile(slowdowns, 50),
-        "p90_bounded_slowdown": percentile(slowdowns, 90),
-        "p99_bounded_slowdown": percentile(slowdowns, 99),
-        "max_bounded_slowdown": slowdowns[-1] if slowdowns else 0.0,
-        "makespan_seconds": max((job.end for job in ended if job.end is not None), default=now)
-        - min((job.submit for job in jobs), default=now),
+        "censored_waits": sum(censored for _, censored in waits),
+        **wait_metrics,
+        "mean_flow_seconds": mean([float(job.flow(now)) for job in finite]),
+        **slowdown_metrics,
+        "makespan_seconds": max((job.end if job.end is not None else now for job in finite), default=now) - first,
         "evictions": sum(job.evicted for job in jobs),
         "evictions_per_1000_gangs": 1000 * sum(job.evicted for job in jobs) / len(jobs) if jobs else 0.0,
         "restarts": sum(job.restarts for job in jobs),
         "pods_lost_with_nodes": sum(job.lost for job in jobs),
+        "pods_failed": sum(job.failures for job in jobs),
         "goodput": useful / ran if ran else 1.0,
         "wasted_pod_hours": (ran - useful) / 3600,
     }
+    bounds = wait_bounds | slowdown_bounds
+    return metrics, bounds | ({"mean_flow_seconds", "makespan_seconds"} if unfinished else set())
 
 
 def by_group(
     jobs: Sequence[JobHistory], group: Callable[[JobHistory], str], now: int
 ) -> dict[str, dict[str, float | int]]:
-    """Return waits and slowdowns by group, in order of the groups' first jobs."""
+    """Return waits, slowdowns and the number of jobs that never started by group, in order of the groups' first
+    jobs."""
     groups: dict[str, list[JobHistory]] = {}
     for job in jobs:
         groups.setdefault(group(job), []).append(job)
@@ -114,14 +155,17 @@ def limit_class(job: JobHistory) -> str:
     return next((name for name, bound in LIMITS if job.limit <= bound), LONGER)
 
 
-def promise_metrics(jobs: Sequence[JobHistory]) -> dict[str, float | int]:
-    """Return the deviations of starts from their first promised start, including those with a named cause."""
-    deviations = [lateness for job in jobs if (lateness := job.lateness) is not None]
+def promise_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int | None]:
+    """Return the deviations of starts from their first promised start, including those with a named cause. A job
+    that waits after its promised start counts with its delay so far. None if no start was promised."""
+    deviations = [lateness for job in jobs if (lateness := job.lateness_at(now)) is not None]
+    if not deviations:
+        return dict.fromkeys(_OF_PROMISES)
     late = [float(max(0, value)) for value in deviations]
     return {
-        "promises_kept_ratio": sum(not value for value in late) / len(late) if late else 1.0,
+        "promises_kept_ratio": sum(not value for value in late) / len(late),
         "mean_lateness_seconds": mean(late),
-        "max_lateness_seconds": max(late, default=0.0),
+        "max_lateness_seconds": max(late),
         "mean_earliness_seconds": mean([float(max(0, -value)) for value in deviations]),
     }
 
@@ -178,8 +222,8 @@ def start_metrics(plan: ReservationPlan | None) -> dict[str, float | int | None]
     score = plan.starts.calibration.total if plan is not None else Score()
     metrics: dict[str, float | int | None] = {
         "promises": sum(outcomes.counts.values()),
-        "broken_promises": outcomes.counts[NO_CAUSE],
-        "slipped_promises": sum(outcomes.counts.values()) - outcomes.counts[NO_CAUSE] - outcomes.counts[KEPT],
+        "broken_promises": outcomes.counts[BROKEN],
+        "slipped_promises": sum(outcomes.counts.values()) - outcomes.counts[BROKEN] - outcomes.counts[KEPT],
     }
     for percent, part in zip(TOLD, score.coverage, strict=True):
         metrics[f"coverage_p{percent}"] = part if score.starts else None

@@ -12,22 +12,25 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.resources import CPU
+from phalanx.model.text.moments import shown_span
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.quota.water_filling import ShareClaimant, fill
 from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
 from phalanx.simulation.cluster import SimulatedCluster
+from phalanx.simulation.errors import InputError
 from phalanx.simulation.fragmentation import WorkloadFragmentation
 from phalanx.simulation.gantt import GanttHour, gantt_hour
 from phalanx.simulation.gpus import GPU, GPU_MILLI, WHOLE_CARD
 from phalanx.simulation.history import JobHistory
-from phalanx.simulation.job import SimulatedJob
+from phalanx.simulation.job import SimulatedJob, distinct_jobs
 from phalanx.simulation.metrics import (
     allocation_at_loads,
     by_group,
     fairness,
     job_metrics,
     limit_class,
+    lower_bounds,
     mean,
     promise_metrics,
     ratio,
@@ -36,6 +39,7 @@ from phalanx.simulation.metrics import (
     width_class,
 )
 from phalanx.simulation.present import AssumedRunTimes, present_jobs
+from phalanx.simulation.reservation_use import reservation_resolver
 from phalanx.simulation.timeline import SampledTimeline, TimelineSample
 from phalanx.simulation.workloads.workload import Workload
 from phalanx.simulation.world import World
@@ -66,7 +70,10 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct):
-    """Result of one run. `start` and `end` are seconds since the epoch; `failures` are scheduler exceptions."""
+    """Result of one run. `start` and `end` are seconds since the epoch; `failures` are scheduler exceptions.
+    `unit` is the amount of the most important resource that reports show as 1. `lower_bounds` are the names of the
+    metrics that would grow if the run went on: jobs wait or run at its end.
+    """
 
     policy: str
     seed: int
@@ -80,7 +87,9 @@ class RunResult(msgspec.Struct):
     samples: list[TimelineSample]
     gantt: GanttHour
     speed: Speed
+    unit: int = 1
     failures: list[str] = []
+    lower_bounds: list[str] = []
 
 
 class Experiment(msgspec.Struct, frozen=True):
@@ -102,19 +111,23 @@ def simulate(
     loaded = load_policy(policy.text, policy.name) if policy.text else load_policy()
     cluster = experiment.cluster
     intake, initial_events = cluster.open(dialect_options(loaded))
-    jobs: list[SimulatedJob] = []
-    for workload in experiment.workloads:
-        jobs += workload.jobs(seed, cluster)
+    jobs = distinct_jobs([job for workload in experiment.workloads for job in workload.jobs(seed, cluster)])
     start = (
         cluster.start or next((workload.start for workload in experiment.workloads if workload.start), 0) or EPOCH
     )
+    first = min((job.submit for job in jobs), default=0)
+    if jobs and experiment.until is not None and first >= experiment.until and cluster.capture is None:
+        raise InputError(
+            f"--until: the simulation would end before the first job arrives, after {shown_span(first)}"
+        )
     requested = {name for job in jobs for name, _ in job.pod_class.requests}
     main = next((name for name in (GPU_MILLI, GPU) if name in requested), CPU)
     timeline = SampledTimeline()
     world = World(
-        ClusterState(cluster.schedulers), loaded, jobs, start=start, delays=cluster.delays, main_resource=main
-    )
-
+        ClusterState(cluster.schedulers), loaded, jobs, start=start, delays=cluster.delays, main_resource=main,
+        seed=seed,
+    )  # fmt: skip
+    world.resolve_pod = reservation_resolver(intake)
     fragmentation = WorkloadFragmentation(jobs) if main in (GPU, GPU_MILLI) else None
 
     def observe(now: int) -> None:
@@ -155,7 +168,9 @@ def simulate(
         timeline.samples,
         gantt,
         Speed(world.pod_events, world.cycles, world.binds + world.evictions),
+        _UNIT.get(main, 1),
         world.failures[:20],
+        lower_bounds(measured, world.now),
     )
 
 
@@ -179,6 +194,7 @@ def _metrics(
 ) -> Metrics:
     metrics: Metrics = dict(job_metrics(measured, world.now))
     parts = ratio(world.used.total(world.now), world.capacity.total(world.now))
+    metrics["jobs_not_submitted"] = len(jobs) - len(world.submitted)
     metrics["utilisation"] = parts.get(main, 0.0)
     metrics["utilisation_resource"] = main
     if main in (GPU, GPU_MILLI):
@@ -190,7 +206,7 @@ def _metrics(
     metrics["jain_index"], metrics["mean_share_gap"] = fairness(samples)
     metrics["saturated"] = int(saturated(measured, samples))
     metrics |= start_metrics(reservation_plan(world.scheduler.features))
-    metrics.update(promise_metrics(measured))
+    metrics.update(promise_metrics(measured, world.now))
     idle_hours = world.promises.idle_seconds / (3600 * _UNIT.get(main, 1))
     metrics["reserved_idle_gpu_hours"] = idle_hours if main != CPU else 0.0
     metrics["reserved_idle_cpu_hours"] = idle_hours if main == CPU else 0.0

@@ -12,6 +12,8 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Bind, Plan
 from phalanx.model.events import (
+    AdvanceReservationRemoved,
+    AdvanceReservationUpdated,
     ClusterEvent,
     GangRemoved,
     GangUpdated,
@@ -23,16 +25,20 @@ from phalanx.model.events import (
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodPhase
-from phalanx.model.resources import CPU, PODS
+from phalanx.model.resources import CPU
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
+from phalanx.simulation.delays import DelayDraws, Delays
 from phalanx.simulation.event_queue import EventOrder, EventQueue
-from phalanx.simulation.history import Integral, JobHistory, JobOutcome, Stint
+from phalanx.simulation.history import JobHistory, JobOutcome, Stint
 from phalanx.simulation.job import SimulatedJob
+from phalanx.simulation.live_jobs import JobRun, PodRun
 from phalanx.simulation.present import PresentJob, replacement
 from phalanx.simulation.promises import PromiseLog
+from phalanx.simulation.usage import ClusterUsage
+from phalanx.simulation.workloads.distributions import Distribution, stream
 
 # Limit of cycles in one moment, so that a scheduler that never becomes idle does not block the simulation.
 _MOST_CYCLES = 1000
@@ -40,54 +46,14 @@ _MOST_CYCLES = 1000
 _MAX_FRUITLESS = 100
 
 
-class Delays(msgspec.Struct, frozen=True):
-    """Delays of the cluster in seconds: `start` from a binding until the pod runs."""
-
-    start: int = 0
-
-
-class PodRun:
-    """One live pod. `length` is the time for which it occupies its node, `saved` the work that its predecessors
-    have saved, both in seconds."""
-
-    __slots__ = ("bound", "deleted", "length", "pod", "saved", "started", "stint")
-
-    def __init__(self, pod: Pod, length: int | None, saved: int = 0) -> None:
-        self.pod = pod
-        self.length = length
-        self.deleted = pod.terminating  # True if it was deleted before the simulation
-        self.bound: int | None = None
-        self.started: int | None = None
-        self.stint: Stint | None = None
-        self.saved = saved
-
-
-class JobRun:
-    """One live job: its pods by uid, the number with nodes, and the number that have not ended. `kept` are ended
-    pods that still exist. `key` is that of a gang. The pods of a job that was `present` at the beginning can
-    differ; `lost` counts the pods that no controller recreates."""
-
-    __slots__ = ("history", "job", "kept", "key", "lost", "made", "pods", "present", "remaining", "with_nodes")
-
-    def __init__(self, job: SimulatedJob, history: JobHistory, key: GangKey | None, present: bool = False) -> None:
-        self.job = job
-        self.history = history
-        self.key = key
-        self.present = present
-        self.lost = 0
-        self.pods: dict[str, PodRun] = {}
-        self.kept: list[str] = []
-        self.made = 0
-        self.with_nodes = 0
-        self.remaining = job.pods
-
-
 class World:
     """One cluster, one policy, one list of jobs. `start` is the zero of the jobs' submission times (seconds
     since the epoch).
 
-    `observer` is called once per moment after its cycles, with the time. `held` is the amount of `main_resource`
-    by queue, `wanted` the requests of all its jobs that have not ended.
+    `seed` selects the delays and failures, which are the same under every policy. `observer` is called once per
+    moment after its cycles, with the time. `resolve_pod` returns a new pod with the facts of other objects, such as
+    the advance reservations that it can use. `held` is the amount of `main_resource` by queue, `wanted` the
+    requests of all its jobs that have not ended.
     """
 
     def __init__(
@@ -99,24 +65,26 @@ class World:
         start: int,
         delays: Delays | None = None,
         main_resource: str = CPU,
+        seed: int = 0,
     ) -> None:
         self.state = state
         self.scheduler = Scheduler(state, policy, refresh_verdicts=False)
         self.promises = PromiseLog(state, reservation_plan(self.scheduler.features), main_resource)
         self.queue = EventQueue()
         self.start = self.now = start
-        self.used, self.capacity = Integral(), Integral()
+        self._usage = ClusterUsage(main_resource)
+        self.used, self.capacity = self._usage.used, self._usage.capacity
+        self.held, self.wanted = self._usage.held, self._usage.wanted
         self.histories: list[JobHistory] = []
         self._fruitless = 0
         self._adopted = 0
         self.cycles = self.binds = self.evictions = self.pod_events = 0
         self.waiting = 0  # jobs that have not started
         self.failures: list[str] = []
-        self._delays = delays or Delays()
-        self._main = main_resource
+        self._delays = DelayDraws(delays or Delays(), seed)
+        self._seed = seed
         self.observer: Callable[[int], None] = lambda now: None
-        self.held: dict[str, int] = {}
-        self.wanted: dict[str, int] = {}
+        self.resolve_pod: Callable[[SimulatedJob, Pod], Pod] = lambda job, pod: pod
         self.ended = 0
         self._runs: dict[str, JobRun] = {}  # by the uid of a live pod
         self._jobs: dict[GangKey, JobRun] = {}  # jobs that are gangs
@@ -131,18 +99,30 @@ class World:
         for event in events:
             match event:
                 case NodeUpdated(node):
-                    self._resize(self.nodes.pop(node.name, None), node)
+                    self._usage.resize(self.now, self.nodes.pop(node.name, None), node)
                     self.nodes[node.name] = node
                 case NodeRemoved(name):
-                    self._resize(self.nodes.pop(name, None), None)
+                    self._usage.resize(self.now, self.nodes.pop(name, None), None)
             self.state.apply(event)
             if isinstance(event, NodeRemoved):
                 self._lose_pods_of(event.name)
+            elif isinstance(event, AdvanceReservationUpdated | AdvanceReservationRemoved):
+                self._resolve_waiting_pods()
 
     @property
     def submitted(self) -> list[JobHistory]:
         """Histories of submitted jobs, without those that existed at the beginning."""
         return self.histories[self._adopted :]
+
+    def _resolve_waiting_pods(self) -> None:
+        """Resolve the pods without a node again, after a change of advance reservations."""
+        for run in [*dict.fromkeys(self._runs.values())]:
+            for live in run.pods.values() if not run.present else ():
+                plain = msgspec.structs.replace(live.pod, pod_class=run.job.pod_class)
+                pod = self.resolve_pod(run.job, plain)
+                if live.bound is None and pod != live.pod:
+                    live.pod = pod
+                    self._observe(pod)
 
     def lose_node(self, when: int, name: str, duration: int | None) -> None:
         """Fail a node with all its pods; it returns unchanged after `duration` seconds (None: never)."""
@@ -212,12 +192,13 @@ class World:
             # Idle capacity before the first job does not depend on the policy, so it is not counted.
             self.capacity.restart(self.now)
         history = JobHistory(
-            job.name, self.now, job.width, job.pods, job.queue, job.user, job.limits.limit, job.priority
-        )
+            job.name, self.now, job.width, job.pods, job.queue, job.user, job.limits.limit, job.priority,
+            work=job.ends_after,
+        )  # fmt: skip
         key = GangKey(job.namespace, job.name) if job.pods > 1 else None
         run = JobRun(job, history, key)
         self.histories.append(history)
-        self._add_demand(job, 1)
+        self._usage.add_demand(job, 1)
         self.waiting += 1
         if key is not None:
             self._jobs[key] = run
@@ -263,6 +244,7 @@ class World:
             controller=job.name,
             run_time=job.limits,
         )
+        pod = self.resolve_pod(job, pod)
         run.pods[name] = PodRun(pod, job.ends_after, saved)
         self._runs[name] = run
         self._observe(pod)
@@ -275,7 +257,7 @@ class World:
             run = JobRun(present.job, present.history, present.gang, present=True)
             self.histories.append(run.history)
             self._adopted += 1
-            self._add_demand(run.job, 1)
+            self._usage.add_demand(run.job, 1)
             run.kept, run.remaining = list(present.ended), len(present.pods)
             self._runs.update(dict.fromkeys(present.ended, run))
             if run.key is not None:
@@ -303,7 +285,7 @@ class World:
             return
         live.bound = pod.bound or pod.started or self.now
         run.with_nodes += 1
-        self._add_usage(run, [live], 1)
+        self._usage.add_pods(self.now, run, [live], 1)
         if pod.terminating:
             when = max(pod.leaves, self.now + 1)
             self.queue.add(when, EventOrder.END, partial(self._complete_deletion, run, live))
@@ -312,7 +294,8 @@ class World:
             if live.length is not None:
                 self.queue.add(pod.started + live.length, EventOrder.END, partial(self._end_pods, run, [live]))
         else:
-            self.queue.add(self.now + self._delays.start, EventOrder.START, partial(self._start_pods, run, [live]))
+            delay = self._delays.start(pod.uid)
+            self.queue.add(self.now + delay, EventOrder.START, partial(self._start_pods, run, [live]))
 
     def _observe(self, pod: Pod) -> None:
         self.pod_events += 1
@@ -332,17 +315,18 @@ class World:
         for bind in plan.binds:
             self._bind(bind, starting)
         for run, pods in starting.values():
-            self._add_usage(run, pods, 1)
+            self._usage.add_pods(self.now, run, pods, 1)
             stint = Stint(self.now, Counter(live.pod.node for live in pods))
             run.history.stints.append(stint)
+            groups: dict[int, list[PodRun]] = {}
             for live in pods:
                 live.stint = stint
-            if self._delays.start:
-                self.queue.add(
-                    self.now + self._delays.start, EventOrder.START, partial(self._start_pods, run, pods)
-                )
-            else:
-                self._plan_end(run, pods)
+                groups.setdefault(live.start_delay, []).append(live)
+            for delay, group in groups.items():
+                if delay:
+                    self.queue.add(self.now + delay, EventOrder.START, partial(self._start_pods, run, group))
+                else:
+                    self._plan_end(run, group)
         for key in (admission.gang for admission in plan.admissions):
             record = self.state.gangs.get(key)
             if record is not None and record.spec is not None:
@@ -360,7 +344,7 @@ class World:
         run = self._runs[bind.uid]
         live = run.pods[bind.uid]
         live.bound = self.now
-        delay = self._delays.start
+        delay = live.start_delay = self._delays.start(bind.uid)
         live.pod = msgspec.structs.replace(
             live.pod,
             node=bind.node,
@@ -377,9 +361,11 @@ class World:
         history = run.history
         if run.with_nodes >= run.job.minimum and history.outcome is JobOutcome.WAITING:
             self.waiting -= 1
-            history.outcome = JobOutcome.RUNNING
+            history.outcome, history.interrupted = JobOutcome.RUNNING, None
             if history.start is None:
                 history.start, history.node = self.now, bind.node
+            if run.job.failures is not None:
+                self._plan_failure(run, run.job.failures)
         starting.setdefault(id(run), (run, []))[1].append(live)
 
     def _start_pods(self, run: JobRun, pods: list[PodRun]) -> None:
@@ -392,11 +378,12 @@ class World:
         self._plan_end(run, pods)
 
     def _plan_end(self, run: JobRun, pods: list[PodRun]) -> None:
-        """Schedule the ends of pods: one event for all that started together and have saved the same work."""
+        """Schedule the ends of pods: one event for all that leave their nodes at the same time."""
         groups: dict[int, list[PodRun]] = {}
         for live in pods:
             if live.length is not None:
-                groups.setdefault(live.length - live.saved, []).append(live)
+                live.end_delay = self._delays.end(live.pod.uid)
+                groups.setdefault(live.length - live.saved + live.end_delay, []).append(live)
         for remaining, group in groups.items():
             self.queue.add(self.now + remaining, EventOrder.END, partial(self._end_pods, run, group))
 
@@ -406,10 +393,10 @@ class World:
         killed = run.job.killed
         for live in ended:
             if not killed and live.started is not None:
-                run.history.useful += self.now - live.started + live.saved
+                run.history.useful += self.now - live.started + live.saved - live.end_delay
             self._release(run, live)
             run.kept.append(live.pod.uid)
-        self._add_usage(run, ended, -1)
+        self._usage.add_pods(self.now, run, ended, -1)
         run.remaining -= len(ended)
         if ended and not run.remaining:
             self._finish(run, JobOutcome.KILLED if killed else JobOutcome.DONE)
@@ -421,7 +408,7 @@ class World:
     def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
         run.history.end, run.history.outcome = self.now, outcome
         self.ended += 1
-        self._add_demand(run.job, -1)
+        self._usage.add_demand(run.job, -1)
         for uid in run.kept:
             self._remove(uid)
         if run.key is not None:
@@ -437,7 +424,27 @@ class World:
         run.pods.clear()
         self._finish(run, JobOutcome.WITHDRAWN)
 
-    # evictions and losses
+    # evictions, failures and losses
+
+    def _plan_failure(self, run: JobRun, interval: Distribution) -> None:
+        """Schedule the next failure of a pod of a running job."""
+        number = run.history.failures
+        if number < run.job.most_failures:
+            draws = stream(self._seed, "job failures", run.job.name, str(number))
+            when = self.now + max(1, interval.draw(draws))
+            self.queue.add(when, EventOrder.END, partial(self._fail_pod, run, run.history.restarts, interval))
+
+    def _fail_pod(self, run: JobRun, restarts: int, interval: Distribution) -> None:
+        """Fail the first pod of a job, if the job still runs since the failure was planned."""
+        if run.history.outcome is not JobOutcome.RUNNING or run.history.restarts != restarts:
+            return
+        live = next((pod for pod in run.pods.values() if pod.bound is not None and not pod.pod.terminating), None)
+        if live is None:
+            return
+        run.history.failures += 1
+        self._lose_pods(run, [live])
+        if run.history.outcome is JobOutcome.RUNNING:
+            self._plan_failure(run, interval)
 
     def _evict(self, uid: str) -> None:
         run = self._runs[uid]
@@ -449,7 +456,8 @@ class World:
         grace = run.job.grace
         live.pod = msgspec.structs.replace(live.pod, terminating=True, leaves=self.now + grace)
         self._observe(live.pod)
-        self.queue.add(self.now + grace, EventOrder.END, partial(self._complete_deletion, run, live))
+        leaves = self.now + grace + self._delays.end(live.pod.uid)
+        self.queue.add(leaves, EventOrder.END, partial(self._complete_deletion, run, live))
 
     def _complete_deletion(self, run: JobRun, live: PodRun) -> None:
         if run.pods.get(live.pod.uid) is live:
@@ -467,7 +475,7 @@ class World:
 
     def _lose_pods(self, run: JobRun, pods: list[PodRun]) -> None:
         """Remove pods and recreate them as their controller does; a gang below its quorum restarts."""
-        self._add_usage(run, [live for live in pods if live.bound is not None], -1)
+        self._usage.add_pods(self.now, run, [live for live in pods if live.bound is not None], -1)
         for live in pods:
             saved = live.saved
             if run.job.checkpoint and live.started is not None:
@@ -483,7 +491,7 @@ class World:
         if run.with_nodes + succeeded >= run.job.minimum or run.history.outcome is not JobOutcome.RUNNING:
             return
         run.history.restarts += 1
-        run.history.outcome = JobOutcome.WAITING
+        run.history.outcome, run.history.interrupted = JobOutcome.WAITING, self.now
         self.waiting += 1
         for live in [live for live in run.pods.values() if live.bound is not None and not live.pod.terminating]:
             self._terminate_pod(run, live)
@@ -521,24 +529,3 @@ class World:
             run.history.ran += self.now - live.started
         live.bound = live.started = None
         del run.pods[live.pod.uid]
-
-    def _add_usage(self, run: JobRun, pods: Sequence[PodRun], factor: int) -> None:
-        """Add the usage of pods that are bound now, or subtract it with factor -1."""
-        job, count = run.job, len(pods) * factor
-        if run.present:
-            for live in pods:
-                self.used.add(self.now, (*live.pod.pod_class.requests, (PODS, 1)), factor)
-        else:
-            self.used.add(self.now, (*job.pod_class.requests, (PODS, 1)), count)
-        self.held[job.queue] = self.held.get(job.queue, 0) + self._main_amount(job) * count
-
-    def _add_demand(self, job: SimulatedJob, factor: int) -> None:
-        self.wanted[job.queue] = self.wanted.get(job.queue, 0) + self._main_amount(job) * job.pods * factor
-
-    def _main_amount(self, job: SimulatedJob) -> int:
-        return next((amount for name, amount in job.pod_class.requests if name == self._main), 0)
-
-    def _resize(self, before: Node | None, after: Node | None) -> None:
-        for node, factor in ((before, -1), (after, 1)):
-            if node is not None:
-                self.capacity.add(self.now, node.allocatable, factor)

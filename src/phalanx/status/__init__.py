@@ -1,1 +1,1 @@
-"""What is told in the cluster: the status of groups, queues and quotas, conditions and events."""
+"""Publication of scheduling results in the cluster: status of groups, queues and quotas, conditions and events."""

@@ -1,4 +1,4 @@
-"""Status of queues and quotas, derived from the ledger and written in the terms of their dialect."""
+"""Status of queues and quotas, derived from the usage ledger and written with the fields of their API."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Truth = tuple[Account | None, Mapping[str, int], Mapping[str, int], Mapping[str
 
 
 class AccountStatuses:
-    """Writes statuses of queues and quotas that differ from the derived ones.
+    """Writer of the status of queues and quotas, if it differs from the derived one.
 
     `touch` reports any change, `gang_touched` the change of a group; both are cheap. `run` calls `write_changed`
     every PERIOD seconds after a change, which compares every account. A steady state writes nothing. `clock`
@@ -85,7 +85,7 @@ class AccountStatuses:
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return the number of compared accounts."""
+        """Return the number of queues and quotas whose status was compared."""
         return len(self._compared)
 
     def touch(self) -> None:
@@ -96,7 +96,8 @@ class AccountStatuses:
         self._news.set()
 
     async def run(self) -> None:
-        """Write changed statuses until cancelled. Start it after the initial lists: partial sums are wrong."""
+        """Write changed statuses of queues and quotas until cancelled. Start it after the initial lists: partial
+        sums are wrong."""
         self._news.set()
         while True:
             await self._news.wait()
@@ -105,7 +106,8 @@ class AccountStatuses:
             await asyncio.sleep(PERIOD)
 
     def write_changed(self) -> None:
-        """Compare every account that has an object with its current status."""
+        """Compare every queue and quota that has an API object with its derived status, and write the
+        differences."""
         self._state.ledger.refresh_sums()
         self._failures.guard("status", "overcommitted quotas", self._overcommitted_quotas.warn_of_changes)
         self._failures.guard("status", "orphaned accounts", self._orphaned_accounts.warn_of_changes)
@@ -162,7 +164,7 @@ class AccountStatuses:
 
     def _tells_state(self, found: AccountObject) -> bool:
         """Return whether to write the state of a queue. Volcano's controller ignores commands for a queue whose
-        state another writer set first; it is assumed to run where its Command kind is served."""
+        state another writer set first; it is assumed to run in a cluster that serves its Command kind."""
         return not found.controller and not self._endpoint.serves(*_COMMANDS)
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
@@ -177,7 +179,8 @@ class AccountStatuses:
 
 
 def _shared(change: StatusChange) -> str:
-    """Return the reason why another scheduler legitimately writes the same status, "" if there is none."""
+    """Return the reason why another scheduler legitimately writes the same status of a queue, "" if there is
+    none."""
     if set(change.patch.get("status", ())) != _SCHEDULERS:
         return ""
     return "another scheduler has pods in this queue, and each writes the sum of its own pods"

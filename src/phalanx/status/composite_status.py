@@ -27,7 +27,7 @@ from phalanx.status.status_writer import GATHER, DerivedStatus, StatusWriter
 
 
 class CompositeStatuses:
-    """Writes statuses of CompositePodGroups that differ from the derived ones.
+    """Writer of the status of CompositePodGroups, if it differs from the derived one.
 
     `touch` is cheap and is called for every change of a gang. Its composites are compared when the changes have
     settled, with at most one write per composite at a time. `verdict` returns the last published verdict on a gang,
@@ -99,7 +99,7 @@ class CompositeStatuses:
         return self._scheduled.get(spec.key) == spec.ref.uid
 
     def _target(self, spec: Composite, status: Mapping[str, Any]) -> Conditions:
-        """Return the condition about the eviction of the whole tree below, if it must be written."""
+        """Return the condition about the eviction of all gangs below a composite, if it must be written."""
         gangs = self._composites.gangs(spec.key)
         reasons = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
         message = next((reason for reason in reasons if reason is not None), None)
@@ -151,7 +151,7 @@ class CompositeStatuses:
         return pending and self._verdict(gang.key) is None
 
     def _holding(self, spec: Composite) -> int:
-        """Return the number of its groups whose quorum is, or was, bound."""
+        """Return the number of a composite's groups whose quorum is, or was, bound."""
         below, gangs = self._composites.children(spec.key)
         held = sum(
             each.initiated or self._was_scheduled(each) or self._holding(each) >= max(1, each.min_groups)

@@ -1,4 +1,4 @@
-"""Events about bindings and pending units, on the objects that users read."""
+"""Events about bindings and pending gangs and pods, on the objects that users read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODES_NAMED = 5
 
 
 class _Batch:
-    """Bindings of one gang in one plan: number of open answers, and bound members per node."""
+    """Bindings of one gang in one plan: number of bindings without an answer, and bound members per node."""
 
     __slots__ = ("first", "nodes", "open")
 
@@ -32,7 +32,7 @@ class _Batch:
 
 
 class EventPublisher:
-    """Events on gangs and pods.
+    """Recorder of events on gangs and pods.
 
     A change of a gang is recorded on its object and its first member, or on the first member only if it has no
     object. Other pending members get one event per reason, after all more urgent events. So have single pods.
@@ -45,7 +45,7 @@ class EventPublisher:
         self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
     def bindings_posted(self, binds: Iterable[Bind]) -> None:
-        """Add the posted bindings of a plan. `binding_answered` must be called for each."""
+        """Prepare the events for the posted bindings of a plan. `binding_answered` must be called for each."""
         for bind in binds:
             if bind.gang is not None:
                 self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
@@ -89,7 +89,7 @@ class EventPublisher:
         self._publish_gang(record, reason, text_of(verdict), held=True)
 
     def member_waits(self, pod: Pod, verdict: Verdict) -> None:
-        """Record an event on a further member of a pending gang."""
+        """Record an event on another pending member of a gang whose first member has its event."""
         reason = "FailedScheduling" if verdict.unschedulable else verdict.code
         self._recorder.record(
             pod_reference(pod),
@@ -160,16 +160,16 @@ class EventPublisher:
 
 
 def source_reference(record: GangRecord) -> ObjectReference | None:
-    """Return the object that declares a gang; None if its pods declare it."""
+    """Return a reference to the object that declares a gang; None if its pods declare it."""
     source = record.spec.source if record.spec is not None else None
     return object_reference(source) if source is not None else None
 
 
 def object_reference(ref: GroupRef) -> ObjectReference:
-    """Return the reference to an object of a custom kind for its events."""
+    """Return a reference to an object of a custom kind, for its events."""
     return ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
 
 
 def pod_reference(pod: Pod | Bind | Evict) -> ObjectReference:
-    """Return the pod itself, or the pod of a decision."""
+    """Return a reference to a pod, for its events."""
     return ObjectReference("Pod", pod.name, pod.namespace, pod.uid, "v1")

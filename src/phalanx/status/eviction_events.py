@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.api_groups import NATIVE
@@ -30,7 +30,7 @@ _MEMBERS_TOLD = 20
 
 
 class _Decision:
-    """One eviction decision: its preemptor and the outcomes of its victims."""
+    """Evictions of one decision: the preemptor and the outcomes of the victims."""
 
     __slots__ = ("by", "gangs", "gone", "open", "refused", "regarding", "related", "victims")
 
@@ -48,9 +48,8 @@ class _Decision:
 
 
 class EvictionEvents:
-    """Events of evictions: one per evicted pod. After all evictions of a decision are answered: one per gang with
-    victims and one for the preemptor. Each decision has one log line.
-    """
+    """Recorder of eviction events: one per evicted pod. After all evictions of a decision are answered: one per
+    gang with victims and one for the preemptor. Each decision has one log line."""
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
         self._recorder = recorder
@@ -58,11 +57,11 @@ class EvictionEvents:
         self._decisions: dict[str, _Decision] = {}
 
     def __len__(self) -> int:
-        """Return the number of decisions with unanswered evictions."""
+        """Return the number of eviction decisions with unanswered evictions."""
         return len(self._decisions)
 
     def evictions_decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
-        """Add the evictions of a plan. `eviction_answered` must be called for each."""
+        """Prepare the events for the evictions of a plan. `eviction_answered` must be called for each."""
         fresh: dict[str, list[Evict]] = {}
         for evict in evictions:
             self._decisions.setdefault(evict.cause, _Decision()).open += 1
@@ -73,7 +72,7 @@ class EvictionEvents:
         for cause, victims in fresh.items():
             first = victims[0]
             preemptor = first.preemptor or "no preemptor"
-            log.info("%s: evict %s for %s: %s", cause or "-", named(victims), preemptor, first.message)
+            log.info("%s: evict %s for %s: %s", cause or "-", self._named(victims), preemptor, first.message)
 
     def eviction_answered(self, result: EvictResult) -> None:
         evict = result.evict
@@ -93,7 +92,8 @@ class EvictionEvents:
             self._end(decision)
 
     def _benefits(self, decision: _Decision, nomination: Nominate) -> None:
-        """Set the preemptor of a decision: the object of its gang, or the first nominated pod."""
+        """Set the object on which the preemptor's event is recorded: the object of its gang, or the first nominated
+        pod."""
         if decision.regarding is not None:
             return
         record = self._state.pods.get(nomination.uid)
@@ -127,7 +127,7 @@ class EvictionEvents:
         )
 
     def _end(self, decision: _Decision) -> None:
-        """Record the events on gangs with victims, then on the preemptor."""
+        """Record the events of an eviction decision on gangs with victims, then on the preemptor."""
         for key, count in sorted(decision.gangs.items()):
             source = self._source(key)
             if source is not None:
@@ -143,18 +143,25 @@ class EvictionEvents:
         if decision.regarding is not None and decision.victims:
             first = decision.victims[0]
             refused = f"; {decision.refused} not evicted" if decision.refused else ""
-            note = f"evicted {named(decision.victims)}; waiting for them to terminate{refused}"
+            note = f"evicted {self._named(decision.victims)}; waiting for them to terminate{refused}"
             self._recorder.record(decision.regarding, reason="Evicting", action=_ACTIONS[first.reason], note=note)
+
+    def _named(self, victims: Sequence[Evict]) -> str:
+        return victim_names(victims, self._name_of)
+
+    def _name_of(self, key: GangKey) -> str:
+        record = self._state.gangs.get(key)
+        return record.title if record is not None else str(key)
 
     def _source(self, key: GangKey) -> ObjectReference | None:
         record = self._state.gangs.get(key)
         return source_reference(record) if record is not None else None
 
 
-def named(victims: Sequence[Evict]) -> str:
-    """Return `3 pods: 2 of gang a/x, a/y`, with at most five names."""
+def victim_names(victims: Sequence[Evict], name_of: Callable[[GangKey], str]) -> str:
+    """Return `3 pods: 2 of gang a/x, a/y`, with at most five names; `name_of` returns the name of a gang."""
     gangs = Counter(evict.gang for evict in victims if evict.gang is not None)
-    parts = [(f"{count} of gang {key}", count) for key, count in sorted(gangs.items())]
+    parts = [(f"{count} of gang {name_of(key)}", count) for key, count in sorted(gangs.items())]
     parts += [(f"{evict.namespace}/{evict.name}", 1) for evict in victims if evict.gang is None]
     shown, rest = parts[:_NAMED], sum(count for _, count in parts[_NAMED:])
     more = f" and {rest} more" if rest else ""

@@ -1,4 +1,4 @@
-"""Condition DisruptionTarget of native groups that are evicted as a whole."""
+"""Condition DisruptionTarget of native PodGroups (scheduling.k8s.io) that are evicted as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_
 def disruption_condition(
     status: Mapping[str, Any], message: str | None, *, whole: bool, now: int, generation: int = 0
 ) -> dict[str, Any] | None:
-    """Return the condition to write; None if it is up to date or not needed.
+    """Return the condition DisruptionTarget to write to a PodGroup; None if it is up to date or not needed.
 
     `status` is the current status, `message` the reason of the eviction (None without one), and `whole` is True if
     the group has its quorum. The condition becomes False once the quorum is placed again, if we set it.

@@ -1,4 +1,4 @@
-"""Status of group objects, derived from observed members and written in the terms of their dialect."""
+"""Status of PodGroups, derived from observed members and written with the fields of their API."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _ADMISSION_GRACE = 30.0
 
 
 class _Group:
-    """State of the object `uid` of one gang. `scheduled` is True once the first quorum was bound. `disruption` is
-    the reason of the eviction of the whole gang, until its quorum is placed again. `hypernode` is the last
-    annotated HyperNode. `decided` is True once a verdict on its pending members
-    is known, or was not needed, since the start of this process.
+    """State of the PodGroup with uid `uid` of one gang.
+
+    `scheduled` is True once the first quorum was bound. `disruption` is the reason of the eviction of the whole
+    gang, until its quorum is placed again. `hypernode` is the last annotated HyperNode. `decided` is True once a
+    verdict on its pending members is known, or was not needed, since the start of this process.
     """
 
     __slots__ = ("decided", "disruption", "hypernode", "scheduled", "uid")
@@ -46,7 +47,7 @@ class _Group:
 
 
 class GroupStatuses:
-    """Writes statuses of group objects that differ from the derived ones.
+    """Writer of the status of PodGroups, if it differs from the derived one.
 
     `touch` is cheap and is called for every change. The status is derived when the changes have settled and the
     write starts, so a gang whose members start one by one needs few writes. `verdict` returns the last verdict on a
@@ -84,7 +85,7 @@ class GroupStatuses:
         self._groups: dict[GangKey, _Group] = {}
 
     def __len__(self) -> int:
-        """Return the number of gangs with state."""
+        """Return the number of gangs whose PodGroup status is tracked."""
         return len(self._groups)
 
     def touch(self, key: GangKey) -> None:
@@ -98,7 +99,7 @@ class GroupStatuses:
         self._writer.touch(key)
 
     def disrupted(self, key: GangKey, message: str) -> None:
-        """Set the reason of the eviction of the whole gang, if its kind has a condition for it."""
+        """Record the reason why a whole gang is evicted, if the kind of its PodGroup has a condition for it."""
         gang = self._state.gangs.get(key)
         if gang is None or gang.spec is None or gang.spec.source is None:
             return
@@ -108,7 +109,7 @@ class GroupStatuses:
         self.touch(key)
 
     def disruption(self, key: GangKey) -> str | None:
-        """Return the reason of the eviction of a whole gang, until its quorum is placed again."""
+        """Return the reason why a whole gang was evicted, until its quorum is placed again; else None."""
         group = self._groups.get(key)
         return group.disruption if group is not None else None
 
@@ -173,7 +174,7 @@ class GroupStatuses:
         return DerivedStatus(change, found.status) if change is not None else None
 
     def _exceeded(self, record: GangRecord) -> str:
-        """Return the sentence about members beyond their run-time limit, "" without any."""
+        """Return the message about members beyond their run-time limit, "" if there are none."""
         run_time_limits = self._state.pods.run_time_limits
         over = [
             uid for uid in record.members if uid in run_time_limits and run_time_limits.end_of(uid) <= self._now()
@@ -183,7 +184,7 @@ class GroupStatuses:
     def _with_hypernode(
         self, change: StatusChange | None, group: _Group, record: GangRecord, found: GroupRecord
     ) -> StatusChange | None:
-        """Add the annotation with the HyperNode of all members, for groups of Volcano."""
+        """Add to a status change the annotation with the HyperNode of all members, for PodGroups of Volcano."""
         topology = record.spec.topology if record.spec is not None else None
         annotation = self._intake.dialects.group_of(found.ref).hypernode
         if topology is None or not topology.hypernodes or not annotation:
@@ -216,7 +217,8 @@ class GroupStatuses:
 
 
 def _needs_verdict(record: GangRecord, gang: Gang, scheduled: bool) -> bool:
-    """Return whether pending members are part of the quorum; those above it have verdicts of their own."""
+    """Return whether pending members belong to the quorum of the gang; members above it have verdicts of their
+    own."""
     counts = record.counts()
     if gang.problem is not None or not counts.pending or (scheduled and gang.match_policy in ONCE):
         return False

@@ -1,4 +1,4 @@
-"""Publication of plans and their outcomes as statuses, events and verdicts."""
+"""Publication of scheduling plans and their outcomes as statuses, events and verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.status.verdict_publisher import VerdictPublisher
 
 
 class PlanPublisher:
-    """Receives each step of the executor. A failed publication does not block the others."""
+    """Receiver of each step of the executor, which publishes it. A failed publication does not block the others."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PlanPublisher:
             self._verdict_publisher.forget_pod(bind.uid)
 
     def binding_answered(self, bind: Bind, bound: bool) -> None:
-        """Publish the answer to a posted binding."""
+        """Publish the API server's answer to a posted binding."""
         self._event_publisher.binding_answered(bind, bound)
 
     def binding_refused(self, bind: Bind, message: str) -> None:
@@ -70,7 +70,7 @@ class PlanPublisher:
         self._eviction_events.evictions_decided(evictions, nominations)
 
     def eviction_answered(self, result: EvictResult) -> None:
-        """Publish the answer to a decided eviction."""
+        """Publish the API server's answer to a decided eviction."""
         self._eviction_events.eviction_answered(result)
         evicted = result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE)
         if not evicted and result.evict.gang is not None:
@@ -80,7 +80,7 @@ class PlanPublisher:
         self._verdict_publisher.forget_pod(uid)
 
     def gang_touched(self, key: GangKey) -> None:
-        """Publish a change of a gang or of its members."""
+        """Update the published status after a change of a gang or of its members."""
         if key not in self._state.gangs:
             self._verdict_publisher.forget_gang(key)
         self._statuses.touch(key)
@@ -94,7 +94,7 @@ class PlanPublisher:
             self._event_publisher.publish_warning(warning)
 
     def _concerns_us(self, warning: ObjectWarning) -> bool:
-        """Return whether a warning is about a pod or group of this scheduler, or a member of its gangs."""
+        """Return whether a warning is about a pod or PodGroup of this scheduler, or a member of its gangs."""
         about = warning.about
         if about.kind == "PodGroup":
             return self._statuses.are_ours(GangKey(about.namespace, about.name))
@@ -104,7 +104,7 @@ class PlanPublisher:
         return record.gang is not None and self._statuses.are_ours(record.gang.key)
 
     def _is_whole(self, key: GangKey, victims: Sequence[Evict]) -> bool:
-        """Return whether all active members of a gang are victims."""
+        """Return whether a plan evicts all active members of a gang."""
         gang, evicted = self._state.gangs.get(key), {evict.uid for evict in victims}
         if gang is None:
             return False

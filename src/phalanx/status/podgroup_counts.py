@@ -16,7 +16,7 @@ _NONE: Mapping[str, int] = {}
 
 
 class PodGroupCounts:
-    """Counts the PodGroups of Volcano and kube-batch; other dialects have no queues."""
+    """Numbers of PodGroups of Volcano and kube-batch per queue and phase; groups of other APIs have no queues."""
 
     def __init__(self, state: ClusterState, intake: Intake) -> None:
         self._state = state
@@ -28,7 +28,7 @@ class PodGroupCounts:
         self._owners: dict[str, Counter[bool]] = {}
 
     def gang_changed(self, key: GangKey) -> None:
-        """Update the counts after a change of a group."""
+        """Update the numbers after a change of a gang's PodGroup."""
         record = self._state.gangs.get(key)
         spec = record.spec if record is not None else None
         now = None
@@ -53,7 +53,7 @@ class PodGroupCounts:
         return self._queues.get(queue, _NONE)
 
     def is_foreign(self, queue: str) -> bool:
-        """Return whether all groups of the queue, at least one, belong to other schedulers."""
+        """Return whether the queue has PodGroups and all of them belong to other schedulers."""
         owners = self._owners.get(queue)
         return owners is not None and not owners[True]
 

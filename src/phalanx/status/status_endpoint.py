@@ -1,4 +1,4 @@
-"""Writes of statuses to the status subresource or to the object, and events about rejected ones."""
+"""Writes of statuses to the status subresource or to the object, and events about rejected writes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _nothing() -> None:
 
 
 class StatusEndpoint:
-    """Writes statuses. Many definitions of other projects have no status subresource: then the status is a field of
-    the object.
+    """Writer of statuses to the endpoint that their kind has. Many CRDs of other projects have no status
+    subresource: then the status is a field of the object.
 
     `learn` processes a result of discovery. The callbacks `moved` run after a kind has gained or lost its
     subresource, because the API server can have ignored earlier writes. `outdated` requests a new discovery.
@@ -57,11 +57,12 @@ class StatusEndpoint:
         self._move(without)
 
     def serves(self, group: str, plural: str) -> bool:
-        """Return whether the last discovery had this kind."""
+        """Return whether the API server served this kind at the last discovery."""
         return (group, plural) in self._served
 
     async def write(self, change: StatusChange) -> None:
-        """Write a status and annotations. Raise ApiError (404: deleted object), ConnectionLost or ConfigError."""
+        """Write the status and annotations of an object. Raise ApiError (404: deleted object), ConnectionLost or
+        ConfigError."""
         ref, patch = change.ref, change.patch
         # An object without a namespace is cluster-scoped.
         resource = Resource(ref.group, ref.version, ref.plural, ref.kind, namespaced=bool(ref.namespace))
@@ -127,7 +128,7 @@ class StatusEndpoint:
 
 
 def _shows(answer: Any, patch: Mapping[str, Any]) -> bool:
-    """Return whether the answer of the API server has a part of the written status."""
+    """Return whether the API server's answer contains a part of the written status."""
     status = answer.get("status") or {} if isinstance(answer, dict) else {}
     wanted = patch.get("status") or {}
     return not wanted or any(_has(status.get(name), value) for name, value in wanted.items())

@@ -33,14 +33,14 @@ _TIMES = frozenset({"lastTransitionTime", "transitionID", "scheduleStartTime"})
 
 
 class DerivedStatus(NamedTuple):
-    """Change of a status, and the current status from which it was derived."""
+    """Status change to write, and the current status from which it was derived."""
 
     change: StatusChange
     current: object
 
 
 class _Entry:
-    """Writes of one object.
+    """Writes of the status of one object.
 
     `written` is the last change with its current status: until the watch delivers the object again, an equal change
     is not repeated. At most one write runs (`busy`); `stale` is True after a newer change. `said` is the last
@@ -76,7 +76,7 @@ class _Entry:
 
 
 class StatusWriter(Generic[K]):
-    """Writes the statuses of one kind of objects, by key.
+    """Writer of the statuses of one kind of objects, by key.
 
     `derive` is called at the start of each attempt and returns None if the status is correct. `name` returns the
     name of an object for the log. `wrote` receives each accepted change, `given_up` the key of an existing object
@@ -111,14 +111,14 @@ class StatusWriter(Generic[K]):
         endpoint.moved.append(self._rewrite)
 
     def touch(self, key: K) -> None:
-        """Schedule a write after a change on which the status can depend. Cheap."""
+        """Schedule a status write after a change on which the object's status can depend. Cheap."""
         entry = self._entry(key)
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(GATHER, self._gathered, key, entry)
 
     def submit(self, key: K) -> None:
-        """Submit a write now."""
+        """Submit the status write of an object now."""
         entry = self._entry(key)
         entry.stale = entry.busy
         if not entry.busy:
@@ -126,7 +126,8 @@ class StatusWriter(Generic[K]):
             self._pool.submit(Urgency.STATUS, lambda: self._write(key, entry))
 
     def observed(self, key: K) -> None:
-        """Note that the watch has delivered the object since the last write, even with an unchanged status."""
+        """Record that the watch has delivered the object since its last status write, even with an unchanged
+        status."""
         entry = self._entry(key)
         entry.written = entry.sent = None
 
@@ -135,7 +136,7 @@ class StatusWriter(Generic[K]):
         self._explained.discard(key)
 
     def is_contested(self, key: K) -> bool:
-        """Return whether another writer has repeatedly replaced the current content."""
+        """Return whether another writer has repeatedly replaced the status of this object."""
         entry = self._entries.get(key)
         return entry is not None and entry.contested >= _CONTESTED
 
@@ -146,7 +147,7 @@ class StatusWriter(Generic[K]):
         return entry
 
     def _rewrite(self) -> None:
-        """Compare all statuses again, because the API server can have ignored earlier writes."""
+        """Compare the statuses of all objects again, because the API server can have ignored earlier writes."""
         for key, entry in self._entries.items():
             entry.written = entry.said = None
             self.submit(key)
@@ -169,7 +170,8 @@ class StatusWriter(Generic[K]):
         return pause
 
     async def _attempt(self, key: K, entry: _Entry) -> float | None:
-        """Return the seconds until the next attempt; None if there is none."""
+        """Try to write the status of an object. Return the seconds until the next attempt; None if there is
+        none."""
         if self._entries.get(key) is not entry:
             return None
         entry.stale = False
@@ -198,14 +200,14 @@ class StatusWriter(Generic[K]):
         return None
 
     def _hides(self, sent: tuple[object, object, float] | None, current: object, words: object) -> bool:
-        """Return whether the watch has not delivered the last write yet. A change contains only fields that differ
-        from the observed status, so an unobserved write would leave outdated fields."""
+        """Return whether the watch has not delivered the last status write yet. A change contains only fields that
+        differ from the observed status, so an unobserved write would leave outdated fields."""
         if sent is None or sent[0] != current or sent[1] == words:
             return False
         return self._clock() < sent[2] + _UNSEEN
 
     def _is_backing_off(self, key: K, entry: _Entry, words: object, change: StatusChange) -> bool:
-        """Return whether the write must wait because another writer replaced equal content. The pause grows:
+        """Return whether the status write must wait because another writer replaced equal content. The pause grows:
         two writers would correct each other endlessly. New content is written at once."""
         now = self._clock()
         if words != entry.said:
@@ -266,7 +268,7 @@ class StatusWriter(Generic[K]):
 
 
 def _timeless(value: Any) -> Any:
-    """Return the value without times, which change without any other change."""
+    """Return a status without times, which change without any other change."""
     if isinstance(value, dict):
         return {key: _timeless(entry) for key, entry in value.items() if key not in _TIMES}
     if isinstance(value, list):

@@ -27,12 +27,12 @@ _RESTLESS = 3
 
 
 class PublishingPace(msgspec.Struct, frozen=True):
-    """Delays in seconds. A verdict is published once it is unchanged for `settle`, or for `settle_members` if
-    members are missing: the pods of a gang are created one by one, and each intermediate count would be written to
-    all of them.
+    """Delays of publication in seconds.
 
-    A verdict with the same code and other counts is published again after `repeat` plus `repeat_per_listener` for
-    each pod, and after `longest_repeat` at the latest, to limit the load on the API server.
+    A verdict is published once it is unchanged for `settle`, or for `settle_members` if members are missing: the
+    pods of a gang are created one by one, and each intermediate count would be written to all of them. A verdict
+    with the same code and other counts is published again after `repeat` plus `repeat_per_listener` for each pod,
+    and after `longest_repeat` at the latest, to limit the load on the API server.
     """
 
     settle: float = 0.3
@@ -67,7 +67,7 @@ class _Topic:
 
 
 class VerdictPublisher:
-    """Publishes verdicts as conditions of pods, statuses of group objects, and events.
+    """Publisher of verdicts as conditions of pods, statuses of PodGroups, and events.
 
     `status_changed` is called when the verdict in the status of a group has changed. `clock` returns monotonic
     seconds. Subjects without a verdict are removed.
@@ -103,7 +103,7 @@ class VerdictPublisher:
         return len(self._gangs) + len(self._pods)
 
     def gang_decided(self, key: GangKey, verdict: Verdict | None) -> None:
-        """Set the verdict on a gang; None if its quorum was placed."""
+        """Set the newest verdict on a gang; None if its quorum was placed."""
         record = self._state.gangs.get(key)
         if verdict is None or record is None:
             topic = self._gangs.pop(key, None)
@@ -122,7 +122,8 @@ class VerdictPublisher:
             self._plan(key, topic, len(record.pending))
 
     def pod_decided(self, uid: str, verdict: Verdict | None) -> None:
-        """Set the verdict on a pod without a gang or above the minimum of its gang; None if it was placed."""
+        """Set the newest verdict on a single pod or a member above the minimum of its gang; None if it was
+        placed."""
         record = self._state.pods.get(uid)
         if verdict is None or record is None:
             self.forget_pod(uid)
@@ -209,8 +210,8 @@ class VerdictPublisher:
         heapq.heappush(self._agenda, (due, self._entries, subject))
 
     def _publish_gang(self, key: GangKey, topic: _Topic, first: bool) -> None:
-        """Publish the verdict on a gang. `first`: this process has published none for it yet, so equal conditions
-        are from an earlier process."""
+        """Publish the verdict on a gang. `first`: this process has published no verdict for the gang yet, so equal
+        conditions are from an earlier process."""
         record, verdict = self._state.gangs.get(key), topic.told
         if record is None or verdict is None or not _listens(record, verdict):
             del self._gangs[key]
@@ -236,7 +237,8 @@ class VerdictPublisher:
         return {uid: same for uid, same in equal.items() if same is not None}
 
     def _publish_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
-        """Record an event on each member once per code. The event of the gang covers its first member."""
+        """Record an event on each member of a gang once per verdict code. The event of the gang covers its first
+        member."""
         reason, members = topic.members
         if reason != verdict.code:
             members = set()
@@ -248,7 +250,7 @@ class VerdictPublisher:
                     self._event_publisher.member_waits(member.pod, verdict)
 
     def _publish_pods(self, records: list[tuple[PodRecord, bool]]) -> None:
-        """Publish the verdicts on pods, with `first` as in `_publish_gang`."""
+        """Publish the verdicts on single pods; `first` of each pair as in `_publish_gang`."""
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
         for record, first in records:
             verdict = self._pods[record.pod.uid].told
@@ -268,6 +270,6 @@ class VerdictPublisher:
 
 
 def _listens(record: GangRecord, verdict: Verdict) -> bool:
-    """Return whether a pending pod or an object can have the verdict. A group that awaits admission has no pods
+    """Return whether a pending pod or a PodGroup can show the verdict. A group that awaits admission has no pods
     yet, so a verdict on missing members does not count."""
     return bool(record.pending) or (awaits_admission(record) and verdict.code not in INCOMPLETE)

@@ -1,1 +1,2 @@
-"""State of gangs as every list, page, metric and report shows it: derived once, from a small record of facts."""
+"""State, name and promised start of gangs as every list, page, metric and report shows them: derived once, from
+small records."""

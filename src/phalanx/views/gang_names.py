@@ -16,17 +16,17 @@ __all__ = ["AmbiguousGangError", "gang_kind", "gangs_named", "shown", "target"]
 
 
 def shown(record: GangRecord) -> str:
-    """Return the name of a gang within its namespace."""
+    """Return the shown name of a gang without its namespace."""
     return record.title.removeprefix(f"{record.key.namespace}/")
 
 
 def gang_kind(record: GangRecord) -> str:
-    """Return the word for the kind of a gang's job; podgroup for a gang without a job."""
+    """Return the word for the kind of a gang's job (vcjob, pytorchjob, ...); podgroup for a gang without a job."""
     return facts_of(record.key, record.spec).kind
 
 
 def target(record: GangRecord) -> str:
-    """Return KIND/NAME, the form that other commands accept."""
+    """Return the gang's name as KIND/NAME, the form that commands accept."""
     kind, name = gang_kind(record), shown(record)
     return name if name.startswith(f"{kind}/") else f"{kind}/{name}"
 

@@ -1,4 +1,4 @@
-"""State of a gang: an enum, the facts that decide it, and the function that derives it."""
+"""State of a gang: an enum, the counts and flags that decide it, and the function that derives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class GangState(enum.StrEnum):
-    """State of a gang, in one word. A pod on its own is a gang of one."""
+    """State of a gang, in one word. A single pod is a gang of one."""
 
     PENDING = "Pending"
     GATED = "Gated"
@@ -28,22 +28,22 @@ class GangState(enum.StrEnum):
 
     @property
     def sentence(self) -> str:
-        """Meaning of the state, in one sentence."""
+        """Meaning of the gang state, in one sentence."""
         return SENTENCES[self]
 
     @property
     def code(self) -> str:
-        """Short code of the state, squeue's where it has one."""
+        """Short code of the gang state, squeue's if squeue has such a state."""
         return CODES[self]
 
     @property
     def waits(self) -> bool:
-        """True if the gang waits for nodes for its minimum."""
+        """Whether a gang in this state waits for nodes for its minimum."""
         return self in (GangState.PENDING, GangState.GATED, GangState.PARTIAL)
 
     @property
     def over(self) -> bool:
-        """True if the gang has ended for good."""
+        """Whether a gang in this state has ended for good."""
         return self in (GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED)
 
 
@@ -94,12 +94,12 @@ class PlacementForecast(enum.StrEnum):
 
     @property
     def words(self) -> str:
-        """The forecast as a suffix of the state in a line of text."""
+        """Forecast as a suffix of the gang's state in a line of text."""
         return {"StartsNow": "starts now", "StartsAfterEvictions": "starts after evictions"}.get(self, "")
 
 
 class GangFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Facts that decide the state of a gang.
+    """Counts and flags of a gang that decide its state.
 
     Each member is counted once: `pending` (of this scheduler, without a node), `gated`, `other_scheduler` (without
     a node), `placed` (assumed or bound, not running), `running`, `succeeded`, `failed`, `terminating` (being
@@ -128,7 +128,7 @@ class GangFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def gang_state(facts: GangFacts) -> GangState:
-    """Return the state that the facts imply."""
+    """Return the state of a gang with these counts and flags."""
     on_nodes = facts.placed + facts.running
     if facts.ended is not None:
         return facts.ended

@@ -1,4 +1,5 @@
-"""ConfigMap of promised starts: the scheduler writes it, views read it."""
+"""ConfigMap with the promised starts of gangs (of start reservations): the scheduler writes it, commands and pages
+read it."""
 
 from __future__ import annotations
 
@@ -9,17 +10,20 @@ import msgspec
 
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.features.borrow_backoff import decode_reclaims
 from phalanx.scheduling.reservations.stored import StoredReservation, decode, decode_starts
 from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource
 
 NAME = "reservations"
 DATA_KEY = "reservations.json"
 STARTS_KEY = "starts.json"
+RECLAIMS_KEY = "reclaims.json"
 WRITTEN_KEY = "written.json"
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Time of the record in seconds since the epoch, and the number of its plan."""
+    """Time at which the scheduler wrote the promised starts, in seconds since the epoch, and the number of its
+    plan."""
 
     time: int
     plan: int
@@ -27,7 +31,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def promises_of(document: Mapping[str, Any]) -> Promises:
-    """Return the promised starts in a ConfigMap."""
+    """Return the promised starts that a ConfigMap contains."""
     metadata, raw_data = document.get("metadata") or {}, document.get("data")
     data = raw_data if isinstance(raw_data, dict) else {}
     promises, faults = list[StoredReservation](), list[str]()
@@ -37,10 +41,11 @@ def promises_of(document: Mapping[str, Any]) -> Promises:
     origin = PromiseOrigin(
         PromiseSource.STORED, str(metadata.get("resourceVersion", "")), _written(str(data.get(WRITTEN_KEY, "")))
     )
-    problems = "; ".join(filter(None, [*faults, fault]))
+    reclaimed, fault_of_reclaims = decode_reclaims(str(data.get(RECLAIMS_KEY, "")))
+    problems = "; ".join(filter(None, [*faults, fault, fault_of_reclaims]))
     place = f"{metadata.get('namespace')}/{metadata.get('name')}"
     warning = f"configmap {place}, promised starts: {problems}" if problems else ""
-    return Promises(tuple(promises), starts, origin, warning)
+    return Promises(tuple(promises), starts, origin, warning, tuple(reclaimed))
 
 
 def encode_written(now: float, plan: int) -> str:
@@ -48,7 +53,8 @@ def encode_written(now: float, plan: int) -> str:
 
 
 def _written(text: str) -> str:
-    """Return the time of the record, RFC 3339; "" if it has none, as records of older versions."""
+    """Return the time at which the promised starts were written, RFC 3339; "" if unknown, as in records of older
+    versions."""
     try:
         written = msgspec.convert(decode_json(text.encode("utf-8", "surrogatepass")), Written) if text else None
     except (msgspec.DecodeError, msgspec.ValidationError):

@@ -1,4 +1,4 @@
-"""Promised starts for views: one set, with its source, version and time."""
+"""Promised starts of gangs and pods for views: one set, with its source, version and time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import ToldStart
 from phalanx.scheduling.reservations.stored import StoredReservation, StoredStarts
@@ -21,7 +22,7 @@ _GRACE = 120
 
 
 class PromiseSource(enum.StrEnum):
-    """Source of promised starts."""
+    """Source of promised starts: the live scheduler or its stored record."""
 
     NONE = ""
     #: The plan of the running scheduler.
@@ -43,15 +44,15 @@ class PromiseOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PromisedStart(msgspec.Struct, omit_defaults=True):
-    """Start of a waiting unit: promised, or planned by a dry run.
+    """Start of a waiting gang or pod: promised by the scheduler, or planned by a dry run.
 
     `no_later_than` is the promised start ("" without a promise). `promised` is the first published one, at
     `told_at`; `postponements` are the later changes with their causes. `origin` is the source of the promise.
 
-    Half of the units with such a promise have started by `expected`, 80 of 100 by `expected_until`. `planned` is
-    the start in the plan as of `planned_at`; `basis` names the run time limits behind it. Without an expected
-    start, `reason` (a code) and `message` explain why. `moves_to` is the start in a dry run, "" if unchanged;
-    `moves_because` is the cause. If a dry run drops the promise, only `moves_because` is set.
+    Half of the gangs and pods with such a promise have started by `expected`, 80 of 100 by `expected_until`.
+    `planned` is the start in the plan as of `planned_at`; `basis` names the run time limits behind it. Without an
+    expected start, `reason` (a code) and `message` explain why. `moves_to` is the start in a dry run, "" if
+    unchanged; `moves_because` is the cause. If a dry run drops the promise, only `moves_because` is set.
     """
 
     no_later_than: str = ""
@@ -73,13 +74,15 @@ class PromisedStart(msgspec.Struct, omit_defaults=True):
 class Promises(msgspec.Struct, frozen=True, dict=True):
     """All promised starts of a scheduler in the order of the plan, and the observed starts.
 
-    `warning` is the reason why all or some of them could not be read.
+    `warning` is the reason why all or some of them could not be read. `reclaimed` are the gangs with a back-off of
+    borrowing, which the same record has.
     """
 
     promises: tuple[StoredReservation, ...] = ()
     starts: StoredStarts = StoredStarts()
     origin: PromiseOrigin = PromiseOrigin()
     warning: str = ""
+    reclaimed: tuple[ReclaimedGang, ...] = ()
 
     @cached_property
     def _by_gang(self) -> dict[tuple[str, str], tuple[str, StoredReservation]]:
@@ -87,7 +90,7 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_owner(self) -> dict[tuple[str, str], StoredReservation]:
-        """Promises by namespace and owner uid, for gangs named after an owner of pods."""
+        """Promised starts by namespace and owner uid, for gangs named after an owner of pods."""
         promises: dict[tuple[str, str], StoredReservation] = {}
         for (namespace, name), (_, promise) in self._by_gang.items():
             if uid := _owner_uid(name):
@@ -99,7 +102,7 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
         return {promise.pod: promise for promise in self.promises if promise.pod}
 
     def of_gang(self, namespace: str, name: str, uid: str) -> StoredReservation | None:
-        """Return the promise of a gang.
+        """Return the promised start of a gang; None if it has none.
 
         `uid` belongs to the object that declares the gang ("" for none): another object of that name has no
         promise.
@@ -108,15 +111,16 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
         return promise if known == uid else None
 
     def of_owner(self, namespace: str, uid: str) -> StoredReservation | None:
-        """Return the first promise of the gangs of a job's pods without a PodGroup."""
+        """Return the first promised start of the gangs that a job's pods form without a PodGroup."""
         return self._by_owner.get((namespace, uid)) if uid else None
 
     def of_pod(self, uid: str) -> StoredReservation | None:
-        """Return the promise of a pod without a gang."""
+        """Return the promised start of a single pod; None if it has none."""
         return self._by_pod.get(uid)
 
     def of_unit(self, unit: QueuedUnit) -> StoredReservation | None:
-        """Return the promise of a unit; None if one of its gangs is another object than the promised one."""
+        """Return the promised start of a queue entry (gang group, composite or pod); None if one of its gangs is
+        another object than the promised one."""
         if unit.pod is not None:
             return self.of_pod(unit.pod.pod.uid)
         promise = None
@@ -128,7 +132,7 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
         return promise
 
     def start(self, promise: StoredReservation) -> PromisedStart:
-        """Return a promise in the form of views."""
+        """Convert a stored promise to the form that views show."""
         words = promise.words or ToldStart(promise.made)
         return PromisedStart(
             no_later_than=shown_moment(promise.told),
@@ -144,7 +148,7 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
         )
 
     def warnings(self, now: float) -> list[str]:
-        """Return warnings about the whole: it could not be read, or the record is outdated."""
+        """Return warnings about all promised starts: they could not be read, or the record is outdated."""
         messages = [self.warning] if self.warning else []
         overdue = sum(promise.told + _GRACE < now for promise in self.promises)
         if overdue and self.origin.source is PromiseSource.STORED:
@@ -158,16 +162,16 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
 
 
 def live_promises(feature: StartReservations | None) -> Promises:
-    """Return the promised starts of the plan of a running scheduler."""
+    """Return the promised starts in the plan of a running scheduler."""
     if feature is None:
         return Promises(origin=PromiseOrigin(PromiseSource.LIVE))
-    version, promises, _ = feature.promised()
+    version, promises, *_ = feature.promised()
     origin = PromiseOrigin(PromiseSource.LIVE, str(version), shown_moment(feature.published_at))
     return Promises(tuple(promises), feature.observed_starts(), origin)
 
 
 def with_move(start: PromisedStart, promise: StoredReservation, moves: Iterable[PromiseMove]) -> PromisedStart:
-    """Return the start of a promise with its move in a dry run."""
+    """Return a promised start with the time to which a dry run moves it, if so."""
     for move in moves:
         if move.promise.key == promise.key:
             return msgspec.structs.replace(start, moves_to=shown_moment(move.to), moves_because=move.cause)

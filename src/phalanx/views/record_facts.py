@@ -1,4 +1,5 @@
-"""Facts about gangs and pods from records of the cluster's state, live or in the snapshot of a dry run."""
+"""Counts and flags that decide the state of gangs and pods, from records of the cluster's state, live or in the
+snapshot of a dry run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from phalanx.views.gang_state import GangFacts, GangState, gang_state
 
 
 def gang_facts(record: GangRecord, evicted: Collection[str] = ()) -> GangFacts:
-    """Return the facts about a gang from its counts.
+    """Return the counts and flags of a gang that decide its state.
 
     `evicted` are uids of pods with the condition DisruptionTarget, if the caller has read them. Records know only
     evictions by schedulers.
@@ -32,12 +33,13 @@ def observed_states(state: ClusterState, evicted: Collection[str] = ()) -> dict[
 
 
 def pod_facts(record: PodRecord, evicted: Collection[str] = ()) -> GangFacts:
-    """Return the facts about a pod without a gang, as a gang of one."""
+    """Return the counts and flags of a single pod, as a gang of one."""
     return member_facts([record.state], minimum=1, evicted=int(_is_evicted(record, evicted)))
 
 
 def member_facts(states: Iterable[MemberState], *, minimum: int = 0, evicted: int = 0) -> GangFacts:
-    """Return the facts about pods in these states; `evicted` of the terminating ones are evicted."""
+    """Return the counts and flags of a gang whose members have these states; `evicted` of the terminating ones are
+    evicted."""
     numbers = [0] * len(MemberState)
     for state in states:
         numbers[state] += 1

@@ -1,4 +1,4 @@
-"""Short texts by code and counts, without names of objects, so that every user can read them.
+"""Short messages by verdict code and counts, without names of objects, so that every user can read them.
 
 Views show them to users without access to the full text of a verdict or eviction, and on short lines.
 """
@@ -26,28 +26,28 @@ TEXTS: Mapping[str, str] = MappingProxyType(
         "QueueNotFound": "its queue does not exist",
         "QueueNotLeaf": "its queue has child queues and takes no pods of its own",
         "QueueClosed": "its queue is closed",
-        "QueueOverused": "its queue has its share in use",
+        "QueueOverused": "its queue uses its whole share",
         "BudgetSpent": "the budget of its queue or quota is spent",
-        "AwaitingAdmission": "it is not admitted yet",
-        "BehindInQueue": "an earlier unit of its queue has no room yet",
-        "BackfillRejected": "a unit with a reserved start comes first",
+        "AwaitingAdmission": "the gang is not admitted yet",
+        "BehindInQueue": "an earlier gang or pod of its queue does not fit yet",
+        "BackfillRejected": "a gang or pod with a reserved start comes first",
         "WaitingForGangGroup": "another gang of its gang group is not ready",
         "WaitingForComposite": "{members} of {needed} required groups are ready",
-        "WaitingForEvictedPods": "room for {needed} pods is held until evicted pods have terminated",
-        "ScaleUpDelayed": "it has its minimum, and its scale-up is delayed",
-        "NotConsidered": "no action of the policy places it",
-        "PlanningFailed": "planning it failed: see the log of the scheduler",
-        "SchedulerError": "its binding was rejected",
+        "WaitingForEvictedPods": "nodes for {needed} pods are reserved until evicted pods have terminated",
+        "ScaleUpDelayed": "the gang has its minimum, and its scale-up is delayed",
+        "NotConsidered": "no action of the policy places this kind of gang or pod",
+        "PlanningFailed": "planning failed with an error: see the log of the scheduler",
+        "SchedulerError": "the API server rejected its binding",
         "SchedulingGated": "its pods have scheduling gates",
     }
 )
 #: Text of each reason of an eviction, with the API server's and Kubernetes' own.
 EVICTION_TEXTS: Mapping[str, str] = MappingProxyType(
     {
-        "Preempted": "evicted for a unit of higher priority",
+        "Preempted": "evicted for a gang or pod of higher priority",
         "Reclaimed": "evicted: borrowed quota was reclaimed",
-        "Rescheduled": "evicted to be placed elsewhere",
-        "Revoked": "evicted: its time on the node was over",
+        "Rescheduled": "evicted to be placed on another node",
+        "Revoked": "evicted: its permitted time on the node has ended",
         "PreemptionByScheduler": "evicted by the scheduler",
         "EvictionByEvictionAPI": "evicted through the eviction API",
         "DeletionByTaintManager": "evicted for a taint of its node",
@@ -60,12 +60,13 @@ EVICTION_TEXTS: Mapping[str, str] = MappingProxyType(
 def brief_text(
     code: str, *, needed: int = 0, placeable: int = 0, members: int = 0, nodes: Iterable[NodeCount] = ()
 ) -> str:
-    """Return the text of a code with its counts, and how many nodes lack which resource; "" for unknown codes."""
+    """Return the short message of a verdict code with its counts, and how many nodes lack which resource; "" for
+    unknown codes."""
     text = TEXTS.get(code, "").format(needed=needed, placeable=placeable, members=members)
     lacking = ", ".join(f"{part.count} nodes lack {part.resource}" for part in nodes if part.resource)
     return f"{text}; {lacking}" if text and lacking else text
 
 
 def eviction_text(reason: str) -> str:
-    """Return the text of an eviction's reason; for an unknown one the reason itself."""
+    """Return the short message of an eviction's reason; for an unknown reason the reason itself."""
     return EVICTION_TEXTS.get(reason, reason)

@@ -1,4 +1,4 @@
-"""Quorums, gang groups, subgroups and composites with device claims start whenever devices and racks exist."""
+"""Quorums, gang groups, subgroups and composites whose members claim devices start if devices and racks exist."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ class Clock(Protocol):
     """Wall time for timestamps in objects, monotonic time for intervals."""
 
     def now(self) -> float:
-        """Return the seconds since the epoch."""
+        """Return the wall time in seconds since the epoch."""
 
     def monotonic(self) -> float:
         """Return the seconds on a monotonic clock."""
 
 
 class SystemClock:
-    """Clock of the machine."""
+    """Clock that reads the time of the machine."""
 
     def now(self) -> float:
         return time.time()
@@ -30,7 +30,7 @@ class SystemClock:
 
 
 class TimestampCache:
-    """Formatter of a clock's time as metav1.Time; the text of the current second is cached."""
+    """Formatter of a clock's wall time as metav1.Time; the text of the current second is cached."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,17 +50,17 @@ _LAST = 253_402_300_799
 
 
 def timestamp(seconds: float) -> str:
-    """Return a metav1.Time: RFC 3339, UTC, whole seconds."""
+    """Format a Unix time as a metav1.Time: RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(min(int(seconds), _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(seconds: float) -> str:
-    """Return a metav1.MicroTime: RFC 3339, UTC, exactly six fractional digits."""
+    """Format a Unix time as a metav1.MicroTime: RFC 3339, UTC, exactly six fractional digits."""
     return datetime.fromtimestamp(min(seconds, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_timestamp(value: object) -> float | None:
-    """Return the seconds since the epoch of an RFC 3339 text; None for other values."""
+    """Return the Unix time of an RFC 3339 text; None for values of other types or formats."""
     if not isinstance(value, str) or not value:
         return None
     if len(value) > MAX_NUMBER:

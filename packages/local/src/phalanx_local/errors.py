@@ -12,7 +12,7 @@ from phalanx_local.objects import Json, encode
 
 
 class StatusCause(Protocol):
-    """Invalid field; phalanx_local.validation.FieldError has this shape."""
+    """Interface of a cause in an Invalid error; phalanx_local.validation.FieldError implements it."""
 
     @property
     def field(self) -> str: ...
@@ -23,7 +23,7 @@ class StatusCause(Protocol):
 
 
 class FieldCause(NamedTuple):
-    """Invalid field found by the server's own rules; `reason` is one of metav1's FieldValue... constants."""
+    """Invalid field of a request, as a cause in the error; `reason` is one of metav1's FieldValue... constants."""
 
     field: str
     reason: str
@@ -49,7 +49,7 @@ def unsupported_value(field: str, value: object, supported: Sequence[str]) -> Fi
 
 
 class Qualified(Protocol):
-    """Names of a resource for error messages: `pods`, `podgroups.scheduling.volcano.sh`."""
+    """Interface of a resource that error messages name: `pods`, `podgroups.scheduling.volcano.sh`."""
 
     @property
     def group(self) -> str: ...
@@ -95,7 +95,7 @@ class StatusError(Exception):
 
 
 def qualified(resource: Qualified) -> str:
-    """Return `plural` for the core group, `plural.group` for other groups."""
+    """Return a resource's name for error messages: `plural` for the core group, `plural.group` for other groups."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
@@ -122,21 +122,20 @@ def conflict(resource: Qualified, name: str, why: str) -> StatusError:
 
 
 def stale(resource: Qualified, name: str) -> StatusError:
-    """Return the 409 for a resourceVersion that is not the latest."""
+    """Return the 409 for an update with a resourceVersion that is not the latest."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
 def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> StatusError:
-    """Return the 409 for a server-side apply of other managers' fields; causes are (path, sentence)."""
+    """Return the 409 for a server-side apply that changes fields of other managers; causes are (path, sentence)."""
     listed = [{"reason": "FieldManagerConflict", "message": text, "field": path} for path, text in causes]
     return StatusError(409, "Conflict", message, {"causes": listed})
 
 
 def bad_patch(message: str, code: int) -> StatusError:
-    """Return the error for a patch: malformed (400), not applicable to the object (422), or unknown to upstream
-    (500).
-    """
+    """Return the error for a patch: malformed (400), not applicable to the object (422), or an internal error in
+    kube-apiserver too (500)."""
     reasons = {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid"}
     if code == 422:
         # Upstream does not name the operation that failed.
@@ -153,7 +152,8 @@ def forbidden(resource: Qualified, name: str, why: str, causes: list[Json] | Non
 
 
 def invalid(resource: Qualified, name: str, causes: Sequence[StatusCause]) -> StatusError:
-    """Return the 422 with one cause per invalid field; the message joins them like kube-apiserver."""
+    """Return the 422 for an object with invalid fields, one cause per field; the message joins them like
+    kube-apiserver."""
     texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -172,7 +172,8 @@ def bad_request(message: str) -> StatusError:
 
 
 class UndecodableError(StatusError):
-    """400: body that is no object of the kind. In a patch, the error is a 422 about the patch."""
+    """Error 400 for a body that does not decode as an object of the kind. In a patch, the error is a 422 about the
+    patch."""
 
     def __init__(self, message: str) -> None:
         super().__init__(400, "BadRequest", message)
@@ -198,7 +199,7 @@ def no_such_resource() -> StatusError:
 
 
 def nameless(code: int, message: str) -> StatusError:
-    """Return an error without a reason, as upstream does in some places."""
+    """Return an error without a reason, as kube-apiserver does in some places."""
     return StatusError(code, "", message)
 
 
@@ -240,7 +241,7 @@ def too_many_requests(message: str, retry_after: int, causes: list[Json] | None 
 
 
 def revision_too_large(asked: int, current: int) -> StatusError:
-    """Return the 504 for a list at a future revision; clients wait and retry."""
+    """Return the 504 for a list at a future revision; clients wait and retry the request."""
     details: Json = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,

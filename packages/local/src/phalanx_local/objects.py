@@ -41,7 +41,7 @@ def sequence(value: Any) -> list[Any]:
 
 
 def dig(value: Any, *path: str) -> Any:
-    """Return the value at a path of object keys; None if a step is absent."""
+    """Return the value at a path of object keys; None if a key of the path is absent."""
     for key in path:
         if not isinstance(value, dict):
             return None

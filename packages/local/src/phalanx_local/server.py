@@ -48,7 +48,8 @@ from phalanx_local.storage.store import Store
 
 
 class ApiServer:
-    """Kubernetes API server in this process. `faults` injects failures, `api` writes without HTTP."""
+    """Kubernetes API server in this process. `faults` injects failures, `api` reads and writes objects without
+    HTTP."""
 
     def __init__(self, options: ServerOptions | None = None) -> None:
         self.options = options or ServerOptions()
@@ -109,7 +110,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """URL of the started server."""
+        """Base URL of the started server."""
         scheme = "http" if self.options.insecure else "https"
         return f"{scheme}://{self._address()}"
 
@@ -170,7 +171,8 @@ class ApiServer:
         write_private(Path(path), self.kubeconfig())
 
     def tenant_kubeconfig(self, namespace: str) -> Json:
-        """Create the namespace if necessary, and return a kubeconfig with edit rights only in it."""
+        """Create the tenant's namespace if necessary, and return a kubeconfig with edit rights only in this
+        namespace."""
         authority = self.authority.certificate if self.authority is not None else None
         token = admit_tenant(self.api, self.tokens, namespace)
         return kubeconfig(self.url, authority=authority, token=token, namespace=namespace)
@@ -213,7 +215,7 @@ class ApiServer:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that was free a moment ago, for callers that need it before the server starts."""
+    """Return a TCP port that was free a moment ago, for callers that need a port before the server starts."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]

@@ -1,1 +1,1 @@
-"""Alembic migrations of the tables."""
+"""Alembic migrations of the usage database."""

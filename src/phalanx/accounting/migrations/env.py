@@ -1,4 +1,5 @@
-"""Alembic environment. `phalanx.accounting.database` passes the connection, within a transaction."""
+"""Alembic environment of the usage database. `phalanx.accounting.database` passes the connection, within a
+transaction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The admission webhook: Volcano's paths over HTTPS, its certificates and its registration (docs/webhook.md)."""
+"""Admission webhook: Volcano's paths over HTTPS, its certificates and its registration (docs/webhook.md)."""

@@ -1,4 +1,4 @@
-"""The Secret with the webhook's certificates, and the TLS context that serves them."""
+"""Secret with the webhook's certificates, and the TLS context that serves them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _TRIES = 5
 
 
 class CertificateSecret:
-    """Certificates of the webhook; `refresh` updates `context` and `bundle`. `now` is seconds since the epoch."""
+    """Certificates of the webhook in a Secret; `refresh` updates `context` and `bundle`. `now` is seconds since the
+    epoch."""
 
     def __init__(self, client: KubeClient, namespace: str, names: Iterable[str], now: Callable[[], float]) -> None:
         self._client = client
@@ -38,7 +39,8 @@ class CertificateSecret:
         self.context.set_alpn_protocols(["http/1.1"])
 
     async def refresh(self) -> None:
-        """Read the Secret, and write it if a part is missing or expires soon.
+        """Read the Secret with the webhook's certificates, and write it if a certificate is missing or expires
+        soon.
 
         Raises ApiError and ConnectionLost; the certificates that are in use remain so.
         """

@@ -1,4 +1,4 @@
-"""The webhook's certificate authorities and its serving certificate, as stored in a Secret.
+"""Certificate authorities and serving certificate of the webhook, as stored in a Secret.
 
 All decisions depend only on the Secret and the time, so replicas that read the same Secret decide the same.
 An authority's name has the second of its creation. A new one is published for a while before it signs,
@@ -32,7 +32,7 @@ Data = Mapping[str, bytes]
 
 
 def renewed(data: Data, names: Iterable[str], now: int) -> dict[str, bytes] | None:
-    """Return the new content of the Secret, None if it needs no change. `names` are DNS names and IPs.
+    """Return the new content of the certificate Secret, None if it needs no change. `names` are DNS names and IPs.
 
     Unreadable parts are replaced; names in the present certificate stay, because another replica can use them.
     """
@@ -59,7 +59,7 @@ def renewed(data: Data, names: Iterable[str], now: int) -> dict[str, bytes] | No
 
 
 def bundle(data: Data, now: int) -> bytes:
-    """Return the authorities that callers must trust, as PEM, newest first."""
+    """Return the certificate authorities that the API server must trust, as PEM, newest first."""
     authorities = _authorities(data, now)
     return b"".join(_pem(authorities[created][0]) for created in sorted(authorities, reverse=True))
 
@@ -68,7 +68,8 @@ _Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 def _authorities(data: Data, now: int) -> dict[int, _Pair]:
-    """Return the valid authorities by the time of their creation, without those from the future."""
+    """Return the valid certificate authorities by the time of their creation, without those created in the
+    future."""
     authorities: dict[int, _Pair] = {}
     for name, content in data.items():
         match = _AUTHORITY.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Cluster data for the rules: queues and namespaces from watches, rights and groups on demand."""
+"""Cluster data for the admission rules: queues and namespaces from watches, rights and groups on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class AdmissionView:
-    """View of a cluster, updated by `run`. An object that a watch has not delivered yet is read on demand."""
+    """Cluster data for the admission rules, updated by `run`. An object that a watch has not delivered yet is read
+    on demand."""
 
     def __init__(self, client: KubeClient, context: AdmissionContext) -> None:
         self._client = client
@@ -39,7 +40,7 @@ class AdmissionView:
         )
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch queues and namespaces until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())
@@ -49,7 +50,7 @@ class AdmissionView:
             await reflector.synced.wait()
 
     async def context(self, namespace: str, queues: Iterable[str] = ()) -> AdmissionContext:
-        """Return the context for an object in a namespace that names some queues."""
+        """Return the data for the review of an object in a namespace that names some queues."""
         for queue in queues:
             await self._refresh_queue(queue)
         return msgspec.structs.replace(
@@ -57,7 +58,7 @@ class AdmissionView:
         )
 
     async def with_unfinished_groups(self, context: AdmissionContext, queue: str) -> AdmissionContext:
-        """Return the context with the number of groups in a queue that are not completed."""
+        """Return the review data with the number of a queue's PodGroups that are not completed."""
         listed = await self._client.list_all(GROUPS.path())
         count = sum(
             (text(mapping(item.get("spec")).get("queue")) or DEFAULT) == queue
@@ -67,7 +68,7 @@ class AdmissionView:
         return msgspec.structs.replace(context, unfinished_groups={queue: count})
 
     async def may_use(self, user: UserInfo, queue: str) -> bool:
-        """Return whether a user has the verb `use` on a queue. Raises ApiError if the review fails."""
+        """Return whether a user has the verb `use` on a queue. Raises ApiError if the access review fails."""
         if not user.username and not user.groups:
             return False
         spec = {

@@ -1,4 +1,4 @@
-"""HTTP endpoint of the webhook: one path per rule, health and metrics."""
+"""HTTP endpoint of the webhook: one path per kind, health and metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def application(
     ready: Callable[[], bool],
     access: PathAccess | None = None,
 ) -> web.Application:
-    """Return the application. Every request gets an AdmissionReview or an HTTP error, even a malformed one."""
+    """Return the webhook's web application. Every request gets an AdmissionReview or an HTTP error, even a
+    malformed one."""
     app = web.Application(client_max_size=MOST_BYTES)
     for route in ROUTES:
         app.router.add_post(route.path, _handler(route, reviewer, metrics))
@@ -95,7 +96,7 @@ def _handler(
 
 
 async def _answer(route: Route, reviewer: AdmissionReviewer, request: web.Request) -> tuple[str, web.Response]:
-    """Review a request. Return the result for the metric, and the response."""
+    """Review one admission request. Return the result for the metric, and the response."""
     try:
         review = read_review(await request.read())
         if route.defaults is not None:

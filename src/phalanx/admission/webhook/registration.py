@@ -1,4 +1,5 @@
-"""Webhook configurations that make the API server call us; only those with our name are changed."""
+"""Webhook configurations that make the API server call this webhook; only the configurations with our name are
+changed."""
 
 from __future__ import annotations
 
@@ -63,8 +64,9 @@ class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistrationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the registration. `failure_policy` is for our own kinds. Pods fail open, except with
-    `queue_rights`: a pod that names a queue must not pass unchecked. `excluded_namespaces` are never reviewed."""
+    """Settings of the webhook's registration at the API server. `failure_policy` is for our own kinds. Pods fail
+    open, except with `queue_rights`: a pod that names a queue must not pass unchecked. `excluded_namespaces` are
+    never reviewed."""
 
     address: WebhookAddress
     scheduler_names: tuple[str, ...]
@@ -76,7 +78,8 @@ class RegistrationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def register(client: KubeClient, options: RegistrationOptions, authorities: bytes) -> bool:
-    """Apply both configurations if they differ from the stored ones. Return whether one was written."""
+    """Apply the mutating and the validating webhook configuration if they differ from the stored ones. Return
+    whether one was written."""
     wrote = False
     for manifest in configurations(options, authorities):
         resource = MUTATING if manifest["kind"] == MUTATING.kind else VALIDATING
@@ -98,8 +101,9 @@ async def register(client: KubeClient, options: RegistrationOptions, authorities
 
 
 async def unregister(client: KubeClient, address: WebhookAddress | None = None) -> str:
-    """Delete both configurations; with `address` only those that call it, because a cluster has one registration,
-    which can be another installation's. Return the address that the API server still calls, "" if none."""
+    """Delete both webhook configurations; with `address` only those that call it, because a cluster has one
+    registration, which can be another installation's. Return the address that the API server still calls, "" if
+    none."""
     remaining_address = ""
     for resource in (MUTATING, VALIDATING):
         path = resource.path(None, NAME)
@@ -115,7 +119,7 @@ async def unregister(client: KubeClient, address: WebhookAddress | None = None) 
 
 
 def _called_elsewhere(configuration: Json, address: WebhookAddress) -> str:
-    """Return the address that a configuration calls if it is not `address`, else ""."""
+    """Return the address that a webhook configuration calls if it is not `address`, else ""."""
     for webhook in sequence(configuration.get("webhooks")):
         config = mapping(mapping(webhook).get("clientConfig"))
         service = mapping(config.get("service"))
@@ -125,7 +129,7 @@ def _called_elsewhere(configuration: Json, address: WebhookAddress) -> str:
 
 
 def configurations(options: RegistrationOptions, authorities: bytes) -> list[Json]:
-    """Return both configurations with every default, so that they can be compared with the stored ones."""
+    """Return both webhook configurations with every default, so that they can be compared with the stored ones."""
     return [
         {
             "apiVersion": f"{_GROUP}/{_VERSION}",
@@ -270,7 +274,7 @@ def _entry(route: Route, options: RegistrationOptions, authorities: bytes) -> Js
 
 
 def _includes(stored: Any, wanted: Any) -> bool:
-    """Return whether a stored value includes the wanted one; it can have further fields, even unknown ones."""
+    """Return whether a stored value includes the wanted value; it can have further fields, even unknown ones."""
     if isinstance(wanted, dict):
         return isinstance(stored, dict) and all(_includes(stored.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):

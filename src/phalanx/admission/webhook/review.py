@@ -1,4 +1,4 @@
-"""AdmissionReview (admission.k8s.io/v1): the request of an API server, and our response."""
+"""Request and response of an AdmissionReview (admission.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ API_VERSION = "admission.k8s.io/v1"
 
 
 class ReviewError(ValueError):
-    """The body is not a valid AdmissionReview; the text names the fault."""
+    """Error for a body that is no valid AdmissionReview; the text names the fault."""
 
 
 class UserInfo(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class ReviewedResource(msgspec.Struct, frozen=True):
 
 
 class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """Request of a review. `object` is None for a deletion, `old_object` for a creation."""
+    """Request of an AdmissionReview. `object` is None for a deletion, `old_object` for a creation."""
 
     uid: str
     operation: str
@@ -55,7 +55,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Denial of a request. With `code` 0 the API server chooses the code, as upstream does."""
+    """Denial of an admission request. With `code` 0 the API server chooses the code, as upstream does."""
 
     message: str
     code: int = 0
@@ -63,7 +63,7 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 def read_review(body: bytes) -> ReviewRequest:
-    """Decode the request of a review. Raises ReviewError."""
+    """Decode the request of an AdmissionReview. Raises ReviewError."""
     try:
         review = decode_json(body, _Review)
     except msgspec.DecodeError as error:
@@ -77,7 +77,8 @@ def read_review(body: bytes) -> ReviewRequest:
 
 
 def write_review(uid: str, patch: Sequence[object] = (), denial: Denial | None = None) -> bytes:
-    """Encode the response: a denial, or an approval with a patch if there are defaults to add."""
+    """Encode the response of an AdmissionReview: a denial, or an approval with a patch if there are defaults to
+    add."""
     response: dict[str, Any] = {"uid": uid, "allowed": denial is None}
     if denial is not None:
         status: dict[str, Any] = {"message": denial.message}

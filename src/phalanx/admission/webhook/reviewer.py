@@ -1,4 +1,4 @@
-"""Review of a request: the rules of the path, then the right to use the named queues."""
+"""Review of an admission request: the rules of the path, then the right to use the named queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.admission.webhook.routes import QUOTA_RESERVATIONS, Route
 
 
 class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the review. `queue_rights`: only users with the right can use a queue.
+    """Options of the admission review. `queue_rights`: only users with the right can use a queue.
     `protect_busy_queues`: queues with unfinished groups cannot be deleted."""
 
     queue_rights: bool = False
@@ -25,7 +25,7 @@ class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionReviewer:
-    """Reviewer of requests. Raises ApiError or ConnectionLost if the cluster does not answer."""
+    """Reviewer of admission requests. Raises ApiError or ConnectionLost if the cluster does not answer."""
 
     def __init__(self, view: AdmissionView, options: ReviewOptions, reservations: QuotaReservationCheck) -> None:
         self._view = view
@@ -33,7 +33,7 @@ class AdmissionReviewer:
         self._options = options
 
     async def patch(self, route: Route, request: ReviewRequest) -> list[dict[str, Any]]:
-        """Return the JSON patch with the defaults.
+        """Return the JSON patch that adds the defaults to the object of an admission request.
 
         An update can drop the defaults of the creation: a second apply of an unchanged manifest does. An object
         that was created without them stays without, because most fields of a job cannot change.
@@ -51,7 +51,7 @@ class AdmissionReviewer:
         return route.defaults(_with_names(document, request), context).patch
 
     async def denial(self, route: Route, request: ReviewRequest) -> Denial | None:
-        """Return the denial of a request, None if it is allowed."""
+        """Return the denial of an admission request, None if it is allowed."""
         if route.validate is None or request.operation not in route.operations:
             return None
         if request.sub_resource and (route.subject != "pods" or request.sub_resource != "status"):
@@ -112,7 +112,7 @@ def _resource(route: Route, request: ReviewRequest) -> str:
 
 
 def _with_names(document: Json, request: ReviewRequest) -> Json:
-    """Return the document with the namespace and name of the request, which an object can omit."""
+    """Return the object with the namespace and name of the request, which an object can omit."""
     meta = mapping(document.get("metadata"))
     name = text(meta.get("name")) or request.name or text(meta.get("generateName")) + "x" * 5
     return {**document, "metadata": {**meta, "namespace": request.namespace, "name": name}}

@@ -1,4 +1,4 @@
-"""Paths of the webhook (Volcano's) and their rules."""
+"""Paths of the webhook, which are those of Volcano's, and the rules of each path."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ Validate = Callable[[Json, Json | None, AdmissionContext], list[str]]
 
 
 def _no_refusals(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Return no refusals, for kinds without a rule beyond the right to use a queue."""
+    """Return no refusals, for kinds without an admission rule beyond the right to use a queue."""
     return []
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A path with its rules. `resources` are plural.group. `rights_only`: only the right to use queues counts."""
+    """Path of the webhook with its rules. `resources` are plural.group. `rights_only`: only the right to use queues
+    is checked."""
 
     path: str
     resources: tuple[str, ...]
@@ -35,7 +36,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> str:
-        """First part of the path: the plural, if there is one resource."""
+        """First part of the path: the plural name, if the path serves one resource."""
         return self.path.split("/")[1]
 
     @property

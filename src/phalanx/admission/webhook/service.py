@@ -34,13 +34,13 @@ REFRESH_SECONDS = 60.0
 
 
 class WebhookError(Exception):
-    """The webhook cannot start; the text names the reason and the fix."""
+    """Error for a webhook that cannot start; the text names the reason and the fix."""
 
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the webhook. `listen` is HOST:PORT. The API server calls `url`, or `service` (NAMESPACE/NAME, with
-    :PORT if it is not 443), or `listen` if both are empty. With `guard_metrics`, metrics are served only
-    over TLS, with the webhook's certificate, and only to users with the permission for that path."""
+    """Options of the webhook process. `listen` is HOST:PORT. The API server calls `url`, or `service`
+    (NAMESPACE/NAME, with :PORT if it is not 443), or `listen` if both are empty. With `guard_metrics`, metrics are
+    served only over TLS, with the webhook's certificate, and only to users with the permission for that path."""
 
     listen: str = "0.0.0.0:8443"
     url: str = ""
@@ -57,7 +57,7 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookService:
-    """Service that runs until cancelled or stopped; `ready` is set once the API server calls it."""
+    """Webhook that runs until cancelled or stopped; `ready` is set once the API server calls it."""
 
     def __init__(self, client: KubeClient, options: WebhookOptions, now: Callable[[], float] = time.time) -> None:
         self._client = client
@@ -83,7 +83,8 @@ class WebhookService:
         self._stopped.set()
 
     async def run(self) -> None:
-        """Serve. Raises WebhookError for an unusable address, and the exception of the first API request."""
+        """Serve the webhook until stopped. Raises WebhookError for an unusable address, and the exception of the
+        first API request."""
         host, port = split_address(self._options.listen, "--listen")
         secret = CertificateSecret(self._client, self._options.namespace, _names(self._options, host), self._now)
         await _retry_until_success(secret.refresh)
@@ -113,7 +114,7 @@ class WebhookService:
                 await asyncio.gather(*parts, return_exceptions=True)
 
     async def _maintain(self, secret: CertificateSecret) -> None:
-        """Register, then renew certificates and restore a changed registration at intervals."""
+        """Register the webhook, then renew its certificates and restore a changed registration at intervals."""
         await self._view.synced()
         await _retry_until_success(lambda: self._register(secret))
         self.ready.set()
@@ -145,7 +146,7 @@ class WebhookService:
 async def _served(
     app: web.Application, host: str, port: int, flag: str, secret: CertificateSecret | None
 ) -> AsyncIterator[int]:
-    """Serve an application, and yield its port."""
+    """Serve a web application while the block runs, and yield its port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
     await runner.setup()
     try:
@@ -175,7 +176,7 @@ async def _retry_until_success(step: Callable[[], object]) -> None:
 
 
 def split_address(address: str, flag: str) -> tuple[str, int]:
-    """Split HOST:PORT. Raises WebhookError."""
+    """Split an option value HOST:PORT. Raises WebhookError for other texts."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise WebhookError(f"{flag}: {address!r} is not HOST:PORT, such as 0.0.0.0:8443")
@@ -183,7 +184,8 @@ def split_address(address: str, flag: str) -> tuple[str, int]:
 
 
 def service_address(service: str) -> WebhookAddress:
-    """Parse NAMESPACE/NAME or NAMESPACE/NAME:PORT. Raises WebhookError."""
+    """Parse an option value NAMESPACE/NAME or NAMESPACE/NAME:PORT of a Service. Raises WebhookError for other
+    texts."""
     namespace, slash, name_and_port = service.partition("/")
     name, colon, port = name_and_port.partition(":")
     if not slash or not namespace or not name or (colon and not port.isdecimal()):
@@ -201,7 +203,8 @@ def _address(options: WebhookOptions, port: int) -> WebhookAddress:
 
 
 def _names(options: WebhookOptions, host: str) -> set[str]:
-    """Return the DNS names and IPs of the webhook. Raises WebhookError if the API server cannot reach it."""
+    """Return the DNS names and IPs by which the API server calls the webhook. Raises WebhookError if the API server
+    cannot reach it."""
     if options.url and options.service:
         raise WebhookError("give --url or --service, not both")
     if options.service:

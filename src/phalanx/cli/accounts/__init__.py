@@ -1,1 +1,1 @@
-"""Commands about queues, quotas and what was used."""
+"""Commands about queues and quotas, and about past usage."""

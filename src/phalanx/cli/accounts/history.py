@@ -48,7 +48,7 @@ format_option = click.option(
 
 
 def _states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Parse a repeatable option with comma-separated states."""
+    """Parse the values of the repeatable option --state, with comma-separated states."""
     states = []
     for text in ",".join(values).upper().split(",") if values else ():
         state = _SHORT_STATES.get(text.strip(), text.strip())
@@ -217,7 +217,7 @@ def _window(month: str | None, since: int | None, until: int | None) -> tuple[in
 
 @contextmanager
 def connected(database: str | None) -> Iterator[Connection]:
-    """Open the accounting database for reading. A failure becomes one error line."""
+    """Open the accounting database for reading. A failure ends the command with one error line."""
     from phalanx.accounting.database import Database, DatabaseError, default_location
 
     try:

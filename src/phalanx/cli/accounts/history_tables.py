@@ -1,4 +1,4 @@
-"""Output of `phalanx history` and `phalanx report`: tables, rows of files, and documents."""
+"""Output of `phalanx history` and `phalanx report`: tables, rows of CSV and Parquet files, and documents."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run_document(entry: RunEntry) -> dict[str, Any]:
 
 
 def run_rows(entries: Sequence[RunEntry]) -> tuple[list[str], Rows, list[str]]:
-    """Return the header, the rows, and the names of the columns with exact sums."""
+    """Return the header, the rows, and the names of the columns with exact sums for `phalanx history`."""
     resources = _ordered({resource for entry in entries for resource in entry.used})
     sums = [f"{resource}_{kind}" for resource in resources for kind in ("seconds", "evicted_seconds")]
     fixed = "namespace gang kind uid queue user state reason submitted admitted started ended wait_seconds"
@@ -171,7 +171,7 @@ def check_file(output: str, file: str | None) -> None:
 
 
 def _brief(sums: Mapping[str, int]) -> str:
-    """Return `cpu=12.50,gpu=4.00`: hours, with resource names without domain."""
+    """Format usage in hours as `cpu=12.50,gpu=4.00`, with resource names without domain."""
     return ",".join(f"{_short(name)}={hours(name, sums[name]):.2f}" for name in _ordered(sums) if sums[name])
 
 

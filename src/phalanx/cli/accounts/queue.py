@@ -1,4 +1,4 @@
-"""`phalanx queue` and `phalanx quota`: usage and shares of accounts, from the live cluster."""
+"""Commands `phalanx queue` and `phalanx quota`: usage and shares of queues and quotas, from the live cluster."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def quota_describe(invocation: Invocation, arguments: OneAccountArguments) -> No
 
 
 def _show_report(invocation: Invocation, arguments: AccountArguments, render: Render) -> None:
-    """Print the rendered report; with --watch print it again after each change."""
+    """Print the rendered report of queues or quotas; with --watch print it again after each change."""
     from phalanx.cli.display import Display
 
     read_policy = invocation.policy_reader()
@@ -230,7 +230,8 @@ E_co = TypeVar("E_co", bound="AccountEntry")
 
 
 def _find(name: str, kind: str, entries: Sequence[E_co]) -> E_co:
-    """Return the entry called `name`, else the only entry with `name` as a part. Raises click.ClickException."""
+    """Return the queue or quota called `name`, else the only one with `name` as a part of its path. Raises
+    click.ClickException."""
     exact = [entry for entry in entries if entry.name == name]
     matches = exact or [entry for entry in entries if name in entry.name.split("/")]
     if len(matches) == 1:

@@ -1,4 +1,4 @@
-"""Tables, trees and details of queues and quotas."""
+"""Tables, trees and details of queues and quotas on the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from phalanx.cli.columns import bar, brief, columns, fields, percent, rounded, spoken, without_slots
 from phalanx.cli.jobs.starts import start_lines
-from phalanx.cli.listing.ages import relative
+from phalanx.cli.listing.ages import promised_moment
 from phalanx.reports.account_entries import AccountEntry, Counts, FirstWaiting, QueueEntry, QueueReport, QuotaEntry
 
 _BAR = 24
@@ -172,7 +172,7 @@ def describe_quota(entry: QuotaEntry, now: float) -> list[str]:
 
 
 def state(entry: QueueEntry) -> str:
-    """Return the state of the queue, marked "(fault)" if an open queue has one."""
+    """Return the state of a queue; for an open queue whose declaration has a fault with the mark "(fault)"."""
     is_closed = entry.state in ("Closed", "Closing")
     return entry.state if is_closed or not entry.fault else f"{entry.state} (fault)"
 
@@ -189,7 +189,7 @@ def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, not
 
 
 def _branches(entries: Sequence[AccountEntry]) -> list[str]:
-    """Return the tree lines before each name; entries are sorted parents first."""
+    """Return the lines of the tree drawing before each queue's name; entries are sorted parents first."""
     branches: list[str] = []
     open_below: dict[int, bool] = {}
     for entry in reversed(entries):
@@ -217,7 +217,8 @@ def _remarks(entry: AccountEntry) -> list[str]:
 
 
 def _of(amounts: dict[str, str], entry: AccountEntry) -> str:
-    """Return the amount of the entry's dominant resource, or all amounts if it is not among them."""
+    """Format the amount of the queue's dominant resource, or all amounts if the dominant resource is not among
+    them."""
     if entry.dominant in amounts:
         return f"{rounded(entry.dominant, amounts[entry.dominant])} {entry.dominant.rpartition('/')[2]}"
     return brief(without_slots(amounts)) or "-"
@@ -228,7 +229,7 @@ def _deserved(entry: QueueEntry) -> str:
 
 
 def _relevant_resources(entry: AccountEntry, *declared: dict[str, str]) -> set[str]:
-    """Return the resources that the account uses, requests or declares."""
+    """Return the resources that the queue or quota uses, requests or declares."""
     named = {name for amounts in declared for name in amounts}
     return named | without_slots(entry.used).keys() | without_slots(entry.pending).keys()
 
@@ -249,7 +250,7 @@ def _sums(entry: AccountEntry) -> dict[str, dict[str, str]]:
 
 
 def _amounts(sums: dict[str, dict[str, str]]) -> list[str]:
-    """Return a table with one line per resource."""
+    """Format sums of resources as a table with one line per resource."""
     resources = sorted({name for amounts in sums.values() for name in amounts})
     rows = [
         [name, *(rounded(name, amounts[name]) if name in amounts else "-" for amounts in sums.values())]
@@ -293,8 +294,8 @@ def _first(entry: AccountEntry, now: float) -> list[str]:
 
 
 def _start(first: FirstWaiting | None, now: float) -> str:
-    """Return the promised start of the first waiting unit."""
-    return relative(first.start.no_later_than, now) if first is not None and first.start is not None else ""
+    """Return the promised start of the first waiting gang or pod of a queue."""
+    return promised_moment(first.start.no_later_than, now) if first and first.start else ""
 
 
 def _budget(entry: AccountEntry) -> list[tuple[str, str]]:

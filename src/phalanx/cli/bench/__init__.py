@@ -1,1 +1,1 @@
-"""`phalanx bench`: pods bound per second through an API server, compared with the server's limit."""
+"""Command `phalanx bench`: pods bound per second through an API server, compared with the server's limit."""

@@ -27,7 +27,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, kw_only=True)
 class BenchArguments:
-    """Arguments of a benchmark."""
+    """Arguments of `phalanx bench backlog` and `phalanx bench live`."""
 
     nodes: int
     pods: int
@@ -87,14 +87,14 @@ _OPTIONS: tuple[Dress, ...] = (
 @bench.command()
 @pass_invocation(BenchArguments, *_OPTIONS)
 def backlog(invocation: Invocation, arguments: BenchArguments) -> None:
-    """Measure with all pods waiting before the nodes are created."""
+    """Measure bindings per second with all pods waiting before the nodes are created."""
     _measure("backlog", invocation, arguments)
 
 
 @bench.command()
 @pass_invocation(BenchArguments, *_OPTIONS)
 def live(invocation: Invocation, arguments: BenchArguments) -> None:
-    """Measure with pods created as fast as possible, and report their waiting times."""
+    """Measure bindings per second with pods created as fast as possible, and report their waiting times."""
     _measure("live", invocation, arguments)
 
 
@@ -192,7 +192,7 @@ async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kube
         await clear(client, workload)
         bare = rounds.bare_backlog if mode == "backlog" else rounds.bare_live
         ceiling = await _with_progress(
-            "bare client",
+            "client without scheduler",
             lambda progress: bare(client, workload, nodes, concurrency, kubeconfig, progress),
         )
     finally:
@@ -202,7 +202,7 @@ async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kube
 
 
 async def _with_progress(title: str, work: Callable[[Callable[[int], None]], Awaitable[Figures]]) -> Figures:
-    """Run a round; on a terminal print the number of bound pods."""
+    """Run a round of the benchmark; on a terminal print the number of bound pods."""
     last = -1
 
     def show_progress(bound: int) -> None:
@@ -224,7 +224,7 @@ def _print(answer: Measurement) -> None:
     click.echo(
         f"{answer.mode}: {scheduler.pods} pods in gangs of {answer.gang} ({answer.groups}) on {answer.nodes} nodes"
     )
-    click.echo(f"  scheduler   {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
+    click.echo(f"  scheduler         {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
     if answer.mode == "live":
         waiting_times = {
             "P50": scheduler.p50_milliseconds,
@@ -233,11 +233,15 @@ def _print(answer: Measurement) -> None:
             "max": scheduler.max_milliseconds,
         }
         click.echo(
-            f"  pods created at {scheduler.created_per_second:.0f}/s (bare client: {bare.created_per_second:.0f}/s)"
+            f"  pods created at {scheduler.created_per_second:.0f}/s "
+            f"(without scheduler: {bare.created_per_second:.0f}/s)"
         )
         click.echo(
             "  from creation to binding (ms): "
             + ", ".join(f"{name} {value:.0f}" for name, value in waiting_times.items() if value is not None)
         )
-    click.echo(f"  bare client {bare.bindings_per_second:8.0f} bindings/s, {bare.seconds:.2f} s")
-    click.echo(f"  ratio       {answer.ratio:8.2f}")
+    click.echo(
+        f"  without scheduler {bare.bindings_per_second:8.0f} bindings/s, {bare.seconds:.2f} s "
+        "(a client that only posts bindings)"
+    )
+    click.echo(f"  ratio             {answer.ratio:8.2f}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.errors import ApiError
@@ -17,7 +18,7 @@ from phalanx.kube.paths import Resource
 LABEL = "phalanx.dev/bench"
 """Label of all objects of a benchmark; its value is the benchmark's namespace."""
 BARE = "phalanx-bench-bare"
-"""Scheduler name without a scheduler: pods of the bare client, which binds them directly."""
+"""Scheduler name that no scheduler serves: a client binds the pods with this name directly."""
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 _AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "250"}
@@ -28,7 +29,7 @@ PODS_PER_NODE = 64
 
 
 class Groups(enum.StrEnum):
-    """Declaration of gangs."""
+    """Declaration of the benchmark's gangs: labels, PodGroups of an API, or none."""
 
     LABELS = "labels"
     SCHEDULER_PLUGINS = "scheduler-plugins"
@@ -37,12 +38,8 @@ class Groups(enum.StrEnum):
     NONE = "none"
 
 
-#: Versions of the native API, newest first.
-_NATIVE_VERSIONS = ("v1beta1", "v1alpha2")
-
-
 class BenchWorkload(msgspec.Struct, frozen=True):
-    """`gangs` gangs of `size` pods for `scheduler` in `namespace`, declared as `groups`.
+    """Pods of a benchmark: `gangs` gangs of `size` pods for `scheduler` in `namespace`, declared as `groups`.
 
     `version` is the server's version of the native API. The gang names start with `prefix`.
     """
@@ -60,7 +57,8 @@ class BenchWorkload(msgspec.Struct, frozen=True):
         return self.gangs * self.size
 
     def group(self, gang: int) -> tuple[Resource, dict[str, Any]] | None:
-        """Return the resource and the object that declare the gang; None for labels and for no declaration."""
+        """Return the resource and the object that declare a gang of the benchmark; None for labels and for no
+        declaration."""
         match self.groups:
             case Groups.SCHEDULER_PLUGINS:
                 resource = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -69,7 +67,7 @@ class BenchWorkload(msgspec.Struct, frozen=True):
                 resource = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
                 spec = {"minMember": self.size}
             case Groups.NATIVE:
-                resource = Resource("scheduling.k8s.io", self.version, "podgroups", "PodGroup")
+                resource = Resource(NATIVE, self.version, "podgroups", "PodGroup")
                 spec = {"schedulingPolicy": {"gang": {"minCount": self.size}}}
             case _:
                 return None
@@ -103,9 +101,9 @@ class BenchWorkload(msgspec.Struct, frozen=True):
 
 async def native_version(client: KubeClient) -> str:
     """Return the server's version of native PodGroups; "" if it has none."""
-    for version in _NATIVE_VERSIONS:
+    for version in NATIVE_VERSIONS:
         try:
-            served = await client.get(f"/apis/scheduling.k8s.io/{version}")
+            served = await client.get(f"/apis/{NATIVE}/{version}")
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
@@ -116,7 +114,7 @@ async def native_version(client: KubeClient) -> str:
 
 
 async def each_of(items: Iterable[int], work: Callable[[int], Awaitable[None]], concurrency: int) -> None:
-    """Run `work` for every item, `concurrency` at a time. The first error stops all and is raised."""
+    """Call `work` for every item, `concurrency` items at a time. The first error stops all calls and is raised."""
     pending = iter(items)
 
     async def work_off() -> None:
@@ -188,7 +186,7 @@ async def make_gangs(
 
 
 async def clear(client: KubeClient, workload: BenchWorkload) -> None:
-    """Delete the pods and groups of a workload."""
+    """Delete the pods and groups of a benchmark's workload."""
     await _delete_all(client, PODS.path(workload.namespace), workload.namespace)
     group = workload.group(0)
     if group is not None:
@@ -196,7 +194,8 @@ async def clear(client: KubeClient, workload: BenchWorkload) -> None:
 
 
 async def _delete_all(client: KubeClient, path: str, namespace: str) -> None:
-    """Delete all labelled objects; repeat the request while the server times out after one minute."""
+    """Delete all objects of the benchmark at a path; repeat the request while the server times out after one
+    minute."""
     selected: dict[str, str | int] = {"labelSelector": f"{LABEL}={namespace}", "gracePeriodSeconds": 0}
     for attempts_left in reversed(range(_MAX_ATTEMPTS)):
         try:

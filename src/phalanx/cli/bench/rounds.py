@@ -1,4 +1,5 @@
-"""Rounds of a benchmark: pods bound by the scheduler, and the same bindings posted by a bare client."""
+"""Rounds of a benchmark: pods bound by the scheduler, and the same bindings posted by a client without a
+scheduler."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ PATIENCE = 120.0
 
 
 class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of one round.
+    """Result of one benchmark round.
 
     The rates are per second, from the first to the last pod. The quantiles are waiting times from creation to
     binding (None, and omitted, if not measured).
@@ -38,7 +39,8 @@ class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """Result of a benchmark; `ratio` is the scheduler's rate divided by the rate of the bare client."""
+    """Result of a benchmark; `ratio` is the scheduler's rate divided by the rate of a client that only posts
+    bindings."""
 
     mode: str
     nodes: int
@@ -52,7 +54,7 @@ class Measurement(msgspec.Struct, frozen=True):
 async def backlog(
     client: KubeClient, workload: BenchWorkload, nodes: int, concurrency: int, progress: Callable[[int], None]
 ) -> Figures:
-    """Measure with all pods waiting before the nodes are created."""
+    """Measure the scheduler with all pods waiting before the nodes are created."""
     async with Stopwatch(client, workload.namespace, progress) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         await make_nodes(client, workload.namespace, nodes, concurrency)
@@ -63,7 +65,7 @@ async def backlog(
 async def live(
     client: KubeClient, workload: BenchWorkload, concurrency: int, progress: Callable[[int], None]
 ) -> Figures:
-    """Measure with existing nodes and pods created as fast as possible."""
+    """Measure the scheduler with existing nodes and pods created as fast as possible."""
     async with Stopwatch(client, workload.namespace, progress) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         await _all_bound(client, workload, watch)
@@ -124,7 +126,7 @@ async def bare_live(
 async def _posting(
     workload: BenchWorkload, nodes: int, concurrency: int, kubeconfig: str | None, *more: str
 ) -> AsyncGenerator[None]:
-    """Run a child process that posts bindings; it has started on entry and ends by itself."""
+    """Run a child process that posts bindings during the block; it has started on entry and ends by itself."""
     arguments = ["bench", "post", "--namespace", workload.namespace, "--nodes", str(nodes), *more]
     arguments += ["--concurrency", str(concurrency), "--pods", str(workload.pods)]
     arguments += ["--kubeconfig", kubeconfig] if kubeconfig else []
@@ -144,7 +146,7 @@ async def _posting(
 
 
 async def post(client: KubeClient, namespace: str, nodes: int, pods: int, concurrency: int, live: bool) -> None:
-    """Bind pods of a namespace, spread over the nodes: existing pods, with `live` also new ones.
+    """Bind pods of a namespace directly, spread over the nodes: existing pods, with `live` also new ones.
 
     Prints a line when it starts.
     """
@@ -185,7 +187,8 @@ async def _follow(client: KubeClient, namespace: str, version: str, waiting: asy
 
 
 def figures(watch: Stopwatch, *, waits: bool) -> Figures:
-    """Return the figures of a round; with `waits` also the waiting times (pods created while others are bound)."""
+    """Return the result of a benchmark round; with `waits` also the waiting times (pods created while others are
+    bound)."""
     bound = sorted(watch.bound_at.values())
     seconds, created = max(bound[-1] - bound[0], 1e-6), _rate(sorted(watch.made_at.values()))
     if not waits:

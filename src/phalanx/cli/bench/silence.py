@@ -1,4 +1,4 @@
-"""Diagnosis when no pod is bound: whether the scheduler has judged pods or holds its lease."""
+"""Diagnosis of a benchmark in which no pod is bound: whether the scheduler has judged pods or holds its lease."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def report_silence(client: KubeClient, workload: BenchWorkload, watch: Sto
 
 
 async def _refusal(client: KubeClient, workload: BenchWorkload) -> str:
-    """Return the scheduler's message about an unschedulable pod; "" if there is none."""
+    """Return the scheduler's message about an unschedulable pod of the benchmark; "" if there is none."""
     listed = await client.get(PODS.path(workload.namespace), {"limit": _CHECKED_PODS})
     for item in listed["items"]:
         for condition in item.get("status", {}).get("conditions") or ():

@@ -1,4 +1,4 @@
-"""Times at which pods are created and bound, from a watch of the API server."""
+"""Times at which a benchmark's pods are created and bound, from a watch of the API server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class Stopwatch:
-    """Creation time and binding time per pod name, in seconds of one clock.
+    """Creation time and binding time of each pod by name, in seconds of one clock.
 
     The creator reports creation times through `made`. The pods are watched while the context is entered.
     """

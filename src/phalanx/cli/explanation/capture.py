@@ -1,4 +1,4 @@
-"""`phalanx capture`: save a live cluster to a file, without secrets."""
+"""Command `phalanx capture`: save a live cluster to a file, without secrets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
     output = arguments.output
-    read_policy = invocation.policy_reader()
+    find_policy = invocation.policy_finder()
     start = time.monotonic()
 
     def show_progress(plural: str, count: int) -> None:
@@ -59,14 +59,15 @@ def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
             click.echo(f"{count} objects, reading {plural} ...", err=True)
 
     async def work(client: KubeClient) -> tuple[Capture, list[dict[str, object]]]:
-        policy, names = await read_policy(client)
+        found = await find_policy(client)
         return await capture_cluster(
             client,
-            names,
-            policy,
+            found.scheduler_names,
+            found.policy,
             time.time(),
             invocation.lease_namespace,
             own_namespace=client.namespace,
+            policy_text=found.text,
             told=show_progress,
         )
 

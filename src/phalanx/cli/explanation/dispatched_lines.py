@@ -1,4 +1,5 @@
-"""`phalanx why` at a hub: dispatch of a gang, with the answers of the member clusters and the fix."""
+"""Explanation by `phalanx why` at a hub: dispatch of a gang, with the answers of the member clusters and the
+fix."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ async def dispatch_of(client: KubeClient, namespace: str, gang: str) -> Json | N
 
 
 def dispatch_answer(record: Json) -> Json:
-    """Return the answer of a Dispatch record as a document."""
+    """Return a Dispatch record as a document for `phalanx why`."""
     import msgspec
 
     from phalanx.hub import dispatch_answer as answers

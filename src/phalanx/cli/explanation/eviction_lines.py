@@ -1,4 +1,4 @@
-"""Lines about evictions for a waiting pod or gang."""
+"""Lines of `phalanx why` about the evictions that a waiting pod or gang needs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Parse the value of an option into seconds since the epoch. Raises click.BadParameter."""
+    """Parse the time in an option's value to seconds since the epoch. Raises click.BadParameter."""
     if value is None:
         return None
     try:
@@ -27,7 +27,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 
 
 def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Parse the value of an option into seconds. Raises click.BadParameter."""
+    """Parse the age in an option's value to seconds. Raises click.BadParameter."""
     if value is None:
         return None
     try:
@@ -37,7 +37,7 @@ def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | 
 
 
 def parse_moment(text: str, now: datetime) -> int:
-    """Return the seconds since the epoch of `text`. Raises ValueError.
+    """Parse a time to seconds since the epoch. Raises ValueError.
 
     `text` is `now`, `now-3days`, `today`, `yesterday`, `10:30` (today), `2026-11-23` or `2026-11-23T10:30`, with or
     without a zone.
@@ -57,7 +57,7 @@ def parse_moment(text: str, now: datetime) -> int:
 
 
 def parse_age(text: str) -> int:
-    """Return the seconds of a number with a unit (`7d`, `7days`; only the first letter counts).
+    """Parse an age, which is a number with a unit (`7d`, `7days`; only the first letter counts), to seconds.
 
     Raises ValueError.
     """
@@ -79,7 +79,8 @@ def month_of(text: str) -> tuple[int, int]:
 
 
 def span(seconds: int) -> str:
-    """Return a span like sacct's Elapsed, without leading zeros: `45s`, `12:30`, `1:02:03`, `2-03:04:05`."""
+    """Format a number of seconds like sacct's Elapsed, without leading zeros: `45s`, `12:30`, `1:02:03`,
+    `2-03:04:05`."""
     if seconds < 60:
         return f"{seconds}s"
     minutes, seconds_left = divmod(seconds, 60)
@@ -92,5 +93,5 @@ def span(seconds: int) -> str:
 
 
 def moment_text(seconds: int | None) -> str:
-    """Return seconds since the epoch as RFC 3339; "" if unknown."""
+    """Format seconds since the epoch as RFC 3339; "" if unknown."""
     return shown_moment(seconds)

@@ -1,4 +1,4 @@
-"""`phalanx reservations`: promised starts and advance reservations."""
+"""Command `phalanx reservations`: promised starts and advance reservations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx order`: the scheduling order and the sort keys."""
+"""Command `phalanx order`: the scheduling order and the sort keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnOrderArguments(NamespacedListArguments):
-    """Arguments of `phalanx order`, which lists all namespaces unless one is named."""
+    """Arguments of `phalanx order`, which lists all namespaces unless one namespace is named."""
 
     queues: tuple[str, ...]
 

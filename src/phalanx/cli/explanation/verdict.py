@@ -43,7 +43,8 @@ async def read_verdict(
     lease_namespace: str,
     target: tuple[str, str, str],
 ) -> WhyAnswer:
-    """Return the verdict of `target`: (namespace, kind as `parse_target` returns it, name).
+    """Return the verdict of a gang, job or pod by a dry run: `target` is (namespace, kind as `parse_target` returns
+    it, name).
 
     Raises click.ClickException if the object does not exist.
     """
@@ -64,7 +65,7 @@ async def read_verdict(
 
 
 class _TargetVerdict:
-    """Verdict of one object, found by the kind and name that the user typed."""
+    """Verdict of one gang, job or pod, found by the kind and name that the user typed."""
 
     def __init__(self, client: KubeClient, report: WhyReport, namespace: str, kind: str, name: str) -> None:
         self._client = client
@@ -101,7 +102,8 @@ class _TargetVerdict:
         return answer
 
     async def _gangs(self) -> tuple[list[GangKey], set[str]]:
-        """Return the gangs of that name or below that owner, and the uids below the owner."""
+        """Return the gangs with the typed name or below the owner with this name, and the uids of objects below the
+        owner."""
         kind = self._kind
         try:
             gangs = self._report.gangs_called(self._namespace, self._name, kind)

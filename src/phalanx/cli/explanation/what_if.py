@@ -1,4 +1,4 @@
-"""`phalanx what-if`: effect of a change on the start times, in a simulation over a copy of the cluster."""
+"""Command `phalanx what-if`: effect of a change on the start times, in a simulation over a copy of the cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WhatIfArguments:
 
     @property
     def queue_change(self) -> QueueChange | None:
-        """Changed queue; None without --queue. Raises click.UsageError."""
+        """Queue with the changed fields of --queue; None without --queue. Raises click.UsageError."""
         from phalanx.reports.whatif.changes import QueueChange
 
         capability, deserved = _amounts(self.capability, "--capability"), _amounts(self.deserved, "--deserved")
@@ -54,7 +54,7 @@ class WhatIfArguments:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Descriptions of the changes."""
+        """Descriptions of the changes that the arguments request."""
         descriptions = []
         if self.add_nodes:
             descriptions.append(
@@ -65,7 +65,7 @@ class WhatIfArguments:
             fields = [f"weight {queue.weight}"] if queue.weight is not None else []
             amounts = (("capability", queue.capability), ("deserved", queue.deserved))
             fields += [f"{name} {_written(value)}" for name, value in amounts if value]
-            descriptions.append(f"queue {queue.name} with {' and '.join(fields)}")
+            descriptions.append(f"queue {queue.name}: new {' and new '.join(fields)}")
         if self.priority is not None:
             descriptions.append(f"priority {self.priority}")
         if self.other_policy:
@@ -136,7 +136,7 @@ def what_if(invocation: Invocation, arguments: WhatIfArguments) -> None:
 
 
 def _answer(invocation: Invocation, arguments: WhatIfArguments) -> None:
-    """Answer the question. Raises click.UsageError, InputError, PolicyError."""
+    """Predict the effects and print them. Raises click.UsageError, InputError, PolicyError."""
     from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
     from phalanx.daemon.policy_file import read_policy
     from phalanx.reports.whatif.answer import to_builtins
@@ -210,7 +210,7 @@ def _refuse_no_question(arguments: WhatIfArguments, changes: tuple[str, ...]) ->
 
 
 def _amounts(text: str, option: str) -> dict[str, str]:
-    """Parse amounts such as `cpu=64,nvidia.com/gpu=8`. Raises click.UsageError."""
+    """Parse the resource amounts of an option, such as `cpu=64,nvidia.com/gpu=8`. Raises click.UsageError."""
     pairs = [part.partition("=") for part in text.split(",") if part]
     for name, equals, amount in pairs:
         if not (name and equals and amount):
@@ -239,14 +239,17 @@ def _objects(files: tuple[str, ...]) -> list[FileObject]:
 def _cluster(
     invocation: Invocation, arguments: WhatIfArguments, other: Policy | None
 ) -> tuple[SimulatedCluster, str, Policy]:
-    """Return the cluster (of a capture or the API, under policy `other`), the user's namespace, and the policy."""
-    from phalanx.daemon.policy_file import read_policy
+    """Return the cluster to simulate (of a capture or the API, under policy `other`), the user's namespace, and the
+    policy."""
+    from phalanx.daemon.policy_file import parse_policy, read_policy
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.inputs import read_text
 
     if arguments.capture_file:
         cluster = read_cluster(read_text(arguments.capture_file)[1], arguments.capture_file)
-        return cluster, arguments.namespace or "default", read_policy(invocation.config)
+        captured = cluster.capture.policy if cluster.capture is not None and not invocation.config else ""
+        policy = parse_policy(captured, arguments.capture_file) if captured else read_policy(invocation.config)
+        return cluster, arguments.namespace or "default", policy
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
     read_policy_now = invocation.policy_reader()

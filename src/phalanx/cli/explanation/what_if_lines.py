@@ -1,4 +1,4 @@
-"""Lines of answers to what-if questions."""
+"""Output lines of `phalanx what-if`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cli.columns import columns
-from phalanx.cli.listing.ages import relative
+from phalanx.cli.listing.ages import OVERDUE, promised_moment, relative
 from phalanx.dialects.times import parse_time
 from phalanx.model.text.duration import format_duration
+from phalanx.model.text.moments import shown_span
 
 if TYPE_CHECKING:
     from phalanx.reports.whatif.answer import AskedStart, EvictedGang, NodeRoom, Starts, WhatIfAnswer
@@ -18,7 +19,7 @@ _MAX_ENTRIES = 8
 
 
 def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
-    """Yield the predicted starts first, then the effects on other gangs."""
+    """Yield the output lines of a prediction: first the predicted starts, then the effects on other gangs."""
     now = parse_time(answer.moment)
     if answer.changes:
         yield f"Changes: {'; '.join(answer.changes)}"
@@ -107,7 +108,8 @@ def _span(seconds: int) -> str:
 
 
 def _grouped(asked: Sequence[AskedStart]) -> list[tuple[AskedStart, int]]:
-    """Return the starts with the number of further single pods that have the same result."""
+    """Return one predicted start per distinct result, with the number of further single pods that have the same
+    result."""
     groups: dict[tuple[object, ...], tuple[AskedStart, int]] = {}
     for start in asked:
         key = (start.state, start.start, start.expected) if start.pods == 1 else (start.name,)
@@ -137,7 +139,8 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> It
     if asked.expected:
         yield f"  Expected: {relative(asked.expected, now)}, if pods end at their users' estimates"
     if asked.promised:
-        yield f"  Promised: no later than {relative(asked.promised, now)} (action reserve)"
+        promised = promised_moment(asked.promised, now)
+        yield f"  Promised: {'' if promised.startswith(OVERDUE) else 'no later than '}{promised} (action reserve)"
     verdict = asked.verdict
     if verdict is not None and asked.state != "AfterEvictions":
         yield f"  Now: {verdict.message}" + (f" ({verdict.reason})" if verdict.reason else "")
@@ -157,7 +160,7 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> It
 
 
 def free_lines(room: FreeRoom) -> Iterator[str]:
-    """Yield the pods that can start now, per pod size and run time."""
+    """Yield the output lines of --free: the number of pods that can start now, per pod size and run time."""
     rows = [
         [row.pod, format_duration(row.seconds) if row.seconds else "unlimited", str(row.pods), str(row.nodes)]
         for row in room.rows
@@ -179,7 +182,7 @@ def _effect(seconds: int | None) -> str:
         return "unknown"
     if seconds == 0:
         return "same time"
-    return f"{format_duration(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
+    return f"{shown_span(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
 def _rooms(rooms: Sequence[NodeRoom]) -> str:

@@ -1,4 +1,4 @@
-"""`phalanx why`: verdict of a waiting pod or gang, from the live cluster."""
+"""Command `phalanx why`: verdict of a waiting pod or gang, from the live cluster."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
 
 
 def render(answer: WhyAnswer) -> str:
-    """Return the answer as text: state and message, counts, then the fix."""
+    """Format the answer of `phalanx why` as text: state and message, counts, then the fix."""
     lines = [
         f"{answer.kind} {answer.name}: {answer.state}"
         + (f", {answer.forecast.words}" if answer.forecast else "")
@@ -166,7 +166,7 @@ def _size_lines(size: GangSize) -> list[str]:
 
 
 def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
-    """Parse NAME, KIND/NAME or KIND NAME into (kind, name).
+    """Parse the target of `phalanx why`, which is NAME, KIND/NAME or KIND NAME, to (kind, name).
 
     The kind is "", pod, gang, composite, or an owner's kind. Raises click.UsageError.
     """

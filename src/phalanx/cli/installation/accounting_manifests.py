@@ -16,7 +16,7 @@ from phalanx.kube.core_resources import DEFINITIONS
 
 
 def accounting_access(account: str, namespace: str) -> list[Manifest]:
-    """Return a service account with read-only rights."""
+    """Return the service account of `phalanx accounting run` with read-only rights."""
     return account_with_rights(account, namespace, list(_rules()))
 
 
@@ -28,7 +28,8 @@ def _rules() -> Iterator[Manifest]:
 
 
 def _kinds() -> Iterator[tuple[str, str]]:
-    """Yield (API group, plural) of gangs, queues, pod owners and device claims."""
+    """Yield (API group, plural) of the gangs, queues, pod owners and device claims that the accounting service
+    reads."""
     dialects = Dialects(installed_dialects())
     yield from dialects.groups
     yield from dialects.accounts

@@ -1,4 +1,4 @@
-"""`phalanx install --policies`: admission policies that isolate tenants (docs/security.md)."""
+"""Manifests of `phalanx install --policies`: admission policies that isolate tenants (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
 def policies(scheduler_names: Sequence[str], labels: Mapping[str, str]) -> list[Manifest]:
-    """Return all policies and their bindings for the pods of `scheduler_names`; other pods are not checked.
+    """Return all admission policies and their bindings for the pods of `scheduler_names`; other pods are not
+    checked.
 
     The policies ask the API server's authorizer who is allowed to write scheduler fields, use queues or change
     quotas. So these rights are defined in RBAC roles only.
@@ -40,7 +41,7 @@ def policies(scheduler_names: Sequence[str], labels: Mapping[str, str]) -> list[
 
 
 def guarded_schedulers(policy: Manifest) -> list[str]:
-    """Return the schedulers whose pods the policy checks; none if it has no condition on schedulers."""
+    """Return the schedulers whose pods an admission policy checks; none if it has no condition on schedulers."""
     names: list[str] = []
     for condition in policy.get("spec", {}).get("matchConditions") or ():
         for compared, listed in _NAMED.findall(condition.get("expression", "")):

@@ -25,7 +25,8 @@ _WRITE = ("create", "patch", "update", "delete")
 
 
 def controller_access(account: str, namespace: str) -> list[Manifest]:
-    """Return an account that can create pods in all namespaces, like other workload controllers."""
+    """Return the controllers' service account, which can create pods in all namespaces, like other workload
+    controllers."""
     return account_with_rights(account, namespace, list(_rules()), (LEASE_NAMESPACE, lease_rules(LEASE)))
 
 

@@ -20,7 +20,8 @@ ACCOUNT = "phalanx-dashboard"
 
 
 def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Manifest]:
-    """Return an account that reads the scheduler's inputs and records, and checks tokens and rights of viewers.
+    """Return the dashboard's service account, which reads the scheduler's inputs and records, and checks tokens and
+    rights of viewers.
 
     It writes nothing. It cannot read signing keys: their reader could forge plan marks.
     """
@@ -38,7 +39,8 @@ def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Ma
 
 
 def order_access(namespace: str) -> list[Manifest]:
-    """Return the right to impersonate viewers, for orders from the dashboard.
+    """Return the right to impersonate viewers, with which the dashboard executes their commands to gangs (hold,
+    release, cancel).
 
     It allows to act as any user, so it is separate from `dashboard_access` and granted only for --writes.
     """

@@ -30,14 +30,15 @@ LEADER_LEASE = "phalanx-hub-leader"
 
 
 def hub_definitions() -> list[Manifest]:
-    """Return the definitions of MemberCluster and Dispatch."""
+    """Return the CustomResourceDefinitions of MemberCluster and Dispatch."""
     folder = resources.files("phalanx.dialects").joinpath("crds/hub")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     return [read_definition(file.read_text(encoding="utf-8")) for file in files]
 
 
 def hub_access(namespace: str) -> list[Manifest]:
-    """Return the hub's account: gangs, pod statuses, its own records, and the Secrets of its namespace."""
+    """Return the hub's service account with rights on gangs, pod statuses, its own records, and the Secrets of its
+    namespace."""
     own = [make_rule([""], ["secrets"], ["get"]), *lease_rules(LEADER_LEASE)]
     groups = [kind.resource.group for kind in GROUP_KINDS]
     rules = [
@@ -65,7 +66,7 @@ def hub_access(namespace: str) -> list[Manifest]:
 
 
 def _job_rules(verbs: Sequence[str], on_status: Sequence[str] = ()) -> Iterator[Manifest]:
-    """Yield rules per API group for jobs that are dispatched as a whole."""
+    """Yield access rules per API group for jobs that the hub dispatches as a whole."""
     plurals: dict[str, list[str]] = {}
     for kind in JOB_KINDS:
         plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)
@@ -76,7 +77,7 @@ def _job_rules(verbs: Sequence[str], on_status: Sequence[str] = ()) -> Iterator[
 
 
 def _viewers() -> Iterator[Manifest]:
-    """Yield a role that lets viewers of pods also view Dispatches. Only the hub writes Dispatches."""
+    """Yield a role with which viewers of pods can also view Dispatches. Only the hub writes Dispatches."""
     role = make_object(
         f"{RBAC}/v1", "ClusterRole", "phalanx-dispatches-view", rules=[make_rule([PHALANX], ["dispatches"], READ)]
     )
@@ -85,7 +86,8 @@ def _viewers() -> Iterator[Manifest]:
 
 
 def member_access(namespace: str) -> list[Manifest]:
-    """Return the hub's account in a member cluster: copies, the hub's lease, and the objects of a forecast.
+    """Return the hub's service account in a member cluster, with rights on copies, the hub's lease, and the objects
+    of a forecast.
 
     It cannot read Secrets or grant rights.
     """
@@ -112,7 +114,8 @@ MULTIKUEUE_ACCOUNT = "phalanx-multikueue"
 
 
 def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> list[Manifest]:
-    """Return the account in the manager cluster of MultiKueue: Workloads, their cluster settings, kubeconfigs."""
+    """Return the dispatcher's service account in the manager cluster of MultiKueue, with rights on Workloads,
+    cluster settings and kubeconfigs."""
     subject = {"kind": "ServiceAccount", "name": MULTIKUEUE_ACCOUNT, "namespace": namespace}
     checks = ["admissionchecks", "multikueueconfigs", "multikueueclusters"]
     rules = [
@@ -132,7 +135,7 @@ def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> 
 
 
 def member_reading() -> Iterator[Manifest]:
-    """Yield read rules of a forecast, without pods and their groups."""
+    """Yield the read rules that a forecast in a member cluster needs, without pods and their groups."""
     yield make_rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], READ)
     yield make_rule([""], ["services", "replicationcontrollers"], READ)

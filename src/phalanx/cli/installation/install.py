@@ -1,4 +1,4 @@
-"""`phalanx install`: install the objects of the scheduler and its users into a cluster."""
+"""Command `phalanx install`: install the objects of the scheduler and its users into a cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class InstallArguments:
     timeout: float
 
     def manifests(self, scheduler_names: tuple[str, ...]) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
-        """Return the definitions, access rules and queues to apply."""
+        """Return the CustomResourceDefinitions, access rules and queues to apply."""
         from phalanx.cli.installation import hub_manifests, karmada_manifests, manifests
 
         namespace = self.namespace
@@ -176,7 +176,7 @@ def _refuse_bad_names(scheduler_names: tuple[str, ...], namespace: str) -> None:
 
 
 def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:
-    """Return the accounts of scheduler, controllers and webhook with their rights and flow schemas.
+    """Return the service accounts of scheduler, controllers and webhook with their rights and flow schemas.
 
     `lease_name` is the scheduler's lease ("" for the default).
     """
@@ -226,7 +226,7 @@ async def install_into(
 
 
 async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -> None:
-    """Apply the policies after the rights that they check, so that no request is rejected in between.
+    """Apply the admission policies after the rights that they check, so that no request is rejected in between.
 
     Policies that already guard pods of other schedulers keep guarding them: schedulers are installed one after the
     other. An API server without admission policies (before Kubernetes 1.30) gets none.
@@ -275,7 +275,7 @@ async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool
 
 
 async def _create(client: KubeClient, manifest: Manifest, deadline: float) -> None:
-    """Create an object once; later its users own it."""
+    """Create an object unless it exists; later its users own it."""
     from phalanx.kube.errors import ApiError
 
     path = _path(manifest)
@@ -328,7 +328,7 @@ async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:
 
 
 def _is_ours(existing: dict[str, Any]) -> bool:
-    """Return whether Phalanx installed the object and no other installer applied it since."""
+    """Return whether Phalanx installed an existing object and no other installer applied it since."""
     from phalanx.dialects.field_owners import field_owners
 
     metadata = existing["metadata"]
@@ -362,7 +362,8 @@ def _path(manifest: Manifest) -> str:
 
 
 def _print_result(manifest: Manifest, outcome: str) -> None:
-    """Print the result like kubectl: `role.rbac.authorization.k8s.io/phalanx-scheduler created`."""
+    """Print the result for an installed object like kubectl: `role.rbac.authorization.k8s.io/phalanx-scheduler
+    created`."""
     group = manifest["apiVersion"].rpartition("/")[0]
     kind = manifest["kind"].lower()
     click.echo(f"{f'{kind}.{group}' if group else kind}/{manifest['metadata']['name']} {outcome}")

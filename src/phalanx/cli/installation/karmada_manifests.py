@@ -14,7 +14,8 @@ ACCOUNT = "phalanx-karmada"
 
 
 def karmada_access(namespace: str) -> list[Manifest]:
-    """Return the account at Karmada's API server: bindings, templates and cluster proxies, without Secrets."""
+    """Return the scheduler's service account at Karmada's API server, with rights on bindings, templates and
+    cluster proxies, without Secrets."""
     plurals: dict[str, list[str]] = {}
     for kind in TEMPLATE_KINDS:
         plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)

@@ -10,6 +10,7 @@ import msgspec
 
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
 from phalanx.daemon.controllers.policy_record import NAME as POLICY
+from phalanx.daemon.controllers.recent_history_record import NAME as RECENT_HISTORY
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
@@ -31,7 +32,7 @@ QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
 
 
 def definitions() -> list[Manifest]:
-    """Return the custom resource definitions; API groups that upstream projects still serve come first.
+    """Return the CustomResourceDefinitions to install; API groups that upstream projects still serve come first.
 
     Several groups have queues, quotas and PodGroups. The embedded API server lists groups in order of creation, and
     kubectl resolves a bare name such as `queue` to the first group.
@@ -49,14 +50,14 @@ def definitions() -> list[Manifest]:
 
 
 def read_definition(text: str) -> Manifest:
-    """Return the definition in `text` as a new object that the caller can change."""
+    """Decode the CustomResourceDefinition in `text` to a new object that the caller can change."""
     definition: Manifest = msgspec.json.decode(_as_json(text))
     return definition
 
 
 @functools.lru_cache(maxsize=256)
 def _as_json(text: str) -> bytes:
-    """Return `text` as JSON; decoding JSON is 50 times faster than YAML, and each file is read several times."""
+    """Convert YAML to JSON; decoding JSON is 50 times faster than YAML, and each file is read several times."""
     return msgspec.json.encode(decode_yaml(text))
 
 
@@ -76,7 +77,7 @@ def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease:
 
 
 def job_rules(verbs: Sequence[str]) -> list[Manifest]:
-    """Return rules for pod groups and for jobs that create grouped pods."""
+    """Return access rules for PodGroups and for jobs that create grouped pods."""
     return [
         make_rule(_group_groups(), ["podgroups"], verbs),
         make_rule([BATCH], ["jobs", "cronjobs"], verbs),
@@ -86,7 +87,7 @@ def job_rules(verbs: Sequence[str]) -> list[Manifest]:
 
 
 def _group_groups() -> list[str]:
-    """Return the API groups whose pod group definitions Phalanx installs."""
+    """Return the API groups whose PodGroup definitions Phalanx installs."""
     return list(
         dict.fromkeys(
             declaration.kind.group
@@ -98,7 +99,7 @@ def _group_groups() -> list[str]:
 
 
 def tenant_roles() -> list[Manifest]:
-    """Return roles that extend the cluster roles `edit` and `view` from pods to their groups."""
+    """Return roles that extend the cluster roles `edit` and `view` from pods to PodGroups."""
     groups = _group_groups()
     verbs = ["create", "delete", "deletecollection", "patch", "update"]
     read_rule = make_rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
@@ -124,7 +125,8 @@ def _aggregated_role(into: str, *rules: Manifest) -> Manifest:
 
 
 def flow_schemas(account: str, namespace: str) -> list[Manifest]:
-    """Return flow schemas; without them the scheduler's requests share a queue with all service accounts."""
+    """Return flow schemas of the API server; without them the scheduler's requests share a queue with all service
+    accounts."""
     leases = _resource_rule(["get", "create", "update"], ["coordination.k8s.io"], ["leases"], [LEASE_NAMESPACE])
     everything = _resource_rule(["*"], ["*"], ["*"], ["*"], clusterScope=True)
     urls = {"verbs": ["get"], "nonResourceURLs": ["*"]}
@@ -191,7 +193,7 @@ def reading_rules() -> list[Manifest]:
 
 
 def _dialect_rules() -> Iterator[Manifest]:
-    """Yield the rules of all dialects, with API groups of equal rules merged."""
+    """Yield the access rules of all dialects, with API groups of equal rules merged."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for dialect in installed_dialects():
         for rule in dialect.access:
@@ -201,7 +203,8 @@ def _dialect_rules() -> Iterator[Manifest]:
 
 
 def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
-    """Yield rules for the scheduler's own objects: lease, usage and promise records, defragmentation budget, keys.
+    """Yield access rules for the scheduler's own objects: lease, usage and promise records, defragmentation budget,
+    keys.
 
     RBAC cannot limit a right to create to one name. The Secret therefore exists already: a right to create Secrets
     would allow tokens for other accounts.
@@ -221,14 +224,14 @@ def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
 
 
 def records_rule(scheduler_name: str = "phalanx") -> Manifest:
-    """Return a rule to read the scheduler's policy, promises and usage records, for dry runs."""
+    """Return an access rule to read the scheduler's policy, promises and usage records, for dry runs."""
     return {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": _record_names(scheduler_name)}
 
 
 def _record_names(scheduler_name: str, *further: str) -> list[str]:
     usages = (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
     prefix = name_prefix([scheduler_name])
-    return [f"{prefix}-{record}" for record in (*usages, RESERVATIONS, *further, POLICY)]
+    return [f"{prefix}-{record}" for record in (*usages, RESERVATIONS, RECENT_HISTORY, *further, POLICY)]
 
 
 def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:
@@ -238,7 +241,8 @@ def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str])
 def account_with_rights(
     name: str, namespace: str, rules: Sequence[Manifest], *roles: tuple[str, Sequence[Manifest]]
 ) -> list[Manifest]:
-    """Return a service account with `rules` in the cluster and the rules of `roles` in their namespaces."""
+    """Return a service account with the access rules `rules` in the cluster, and the rules of `roles` in their
+    namespaces."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     account = [
         make_object("v1", "ServiceAccount", name, namespace),

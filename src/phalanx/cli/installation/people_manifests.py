@@ -1,4 +1,4 @@
-"""ClusterRoles for people, bound by the cluster administrator: view, submit jobs, manage queues."""
+"""ClusterRoles for users, bound by the cluster administrator: view, submit jobs, manage queues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUOTAS = ("elasticquotas", "elasticquotatrees", "elasticquotaprofiles")
 
 
 def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
-    """Return the ClusterRoles for people.
+    """Return the ClusterRoles for users: viewer, job submitter, queue manager.
 
     `phalanx-viewer` is aggregated into the cluster role `view`; the administrator binds the others.
     `scheduler_rules` are the rules of the scheduler's ClusterRole.
@@ -59,7 +59,7 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _dry_run_rules(read: Iterable[Manifest], rules: Iterable[Manifest]) -> Iterator[Manifest]:
-    """Yield the scheduler's read rules that are not in `read`; a dry run (`phalanx why`) needs them."""
+    """Yield the scheduler's read rules that `read` does not cover; a dry run (`phalanx why`) needs them."""
     covered = {(group, name) for rule in read for group in rule["apiGroups"] for name in rule["resources"]}
     for rule in rules:
         verbs = [verb for verb in rule["verbs"] if verb in READ]
@@ -69,7 +69,8 @@ def _dry_run_rules(read: Iterable[Manifest], rules: Iterable[Manifest]) -> Itera
 
 
 def _kinds(known: Iterable[Manifest], verbs: Iterable[str], only: tuple[str, ...] = ()) -> Iterator[Manifest]:
-    """Yield rules for the installed kinds, per API group; with status subresources if `verbs` are read-only."""
+    """Yield access rules for the installed kinds, per API group; with status subresources if `verbs` are
+    read-only."""
     groups: dict[str, list[str]] = {}
     for definition in known:
         name = definition["spec"]["names"]["plural"]

@@ -17,9 +17,8 @@ from phalanx.jobs.reservations import LEDGER_NAMESPACE
 
 
 def webhook_access(namespace: str) -> list[Manifest]:
-    """Return the webhook's account: it reads objects and rights, and writes its certificates, its registration, and
-    the ledger of pods admitted against reserved quota.
-    """
+    """Return the webhook's service account: it reads objects and rights, and writes its certificates, its
+    registration, and the ledger of pods admitted against reserved quota."""
     account = WEBHOOK
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     registrations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]

@@ -1,4 +1,4 @@
-"""`phalanx jobs`: gangs with state, and nodes or reason."""
+"""Command `phalanx jobs`: gangs with state, and nodes or reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GangListArguments(NamespacedListArguments):
 
     @property
     def filters(self) -> bool:
-        """Whether an option is set that --start does not support."""
+        """Whether an option is set that cannot be combined with --start."""
         return bool(
             self.states or self.kinds or self.me or self.users or self.selector or self.sort_by or self.no_headers
         )
@@ -87,7 +87,7 @@ class GangListArguments(NamespacedListArguments):
     scheduler_options("are listed"),
 )
 def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
-    """List gangs and jobs with state, members, nodes or reason.
+    """Return the names of the states that --state selects; None for the default (unfinished or recently ended).
 
     The list has Volcano Jobs, native Jobs, JobSets, PodGroups of all dialects, gangs declared by pods, and pods.
 
@@ -189,7 +189,7 @@ Reader = Callable[["KubeClient", str], Awaitable[tuple["list[GangEntry]", "list[
 
 
 class _Scheduler(NamedTuple):
-    """Scheduler that answers at `url`, verified by the CA certificates in the file `authority`."""
+    """Scheduler process that answers at `url`, verified by the CA certificates in the file `authority`."""
 
     url: str
     authority: str | None

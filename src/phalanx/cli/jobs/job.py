@@ -1,4 +1,4 @@
-"""`phalanx job`: list, describe and control jobs of all kinds."""
+"""Command `phalanx job`: list, describe and control jobs of all kinds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JobListArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class JobArguments:
-    """Name of a job ([KIND/]NAME), in `namespace` (None: the one of the kubeconfig's context)."""
+    """Name of a job on the command line ([KIND/]NAME), in `namespace` (None: that of the kubeconfig's context)."""
 
     name: str
     namespace: str | None
@@ -161,7 +161,8 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
 
 
 def _without_table(jobs: list[FoundJob], output: str, namespace: str | None) -> list[str] | object:
-    """Return names, a document, or the line that there are no jobs in `namespace` (None: in any)."""
+    """Return the output of a job list that is no table: names, a document, or the line that `namespace` (None: any)
+    has no jobs."""
     if output == "name":
         return [job.target for job in jobs]
     if output in ("json", "yaml"):
@@ -205,7 +206,8 @@ FieldOrder = Callable[["KubeClient", "Target"], Coroutine[Any, Any, str]]
 def _apply_to_each(
     invocation: Invocation, arguments: TargetsArguments, order: Order, by_field: FieldOrder | None = None
 ) -> None:
-    """Apply `order` to each job and print its result; a failure does not stop the remaining jobs.
+    """Execute a command (suspend, resume, ...) on each named job and print its result; a failure does not stop the
+    remaining jobs.
 
     `by_field` is the order for jobs of other operators.
     """

@@ -1,4 +1,4 @@
-"""Construction of a Volcano Job from command line flags, valid for upstream's CRD, webhook and controllers."""
+"""Construction of a Volcano Job from command-line flags, valid for upstream's CRD, webhook and controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SSHD = ["/bin/sh", "-c", "mkdir -p /var/run/sshd && exec /usr/sbin/sshd -D"]
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Job described by flags.
+    """Job that command-line flags describe.
 
     `replicas` is the number of all pods, including the roles of a framework. `minimum` None means all.
     `resources` are the requests of each pod, in the API's names and units. `restart` is one of RESTARTS: what
@@ -42,7 +42,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_job(request: JobRequest) -> Json:
-    """Return the Job document. Raises click.UsageError for invalid numbers."""
+    """Return the Volcano Job for a request. Raises click.UsageError for invalid numbers."""
     minimum = request.replicas if request.minimum is None else request.minimum
     if not 1 <= minimum <= request.replicas:
         raise click.UsageError(f"--min {minimum} must be between 1 and {request.replicas} (--replicas)")
@@ -65,7 +65,7 @@ def build_job(request: JobRequest) -> Json:
 
 
 def _parts(request: JobRequest, minimum: int) -> Json:
-    """Return plugins, policies and tasks.
+    """Return plugins, policies and tasks of the Volcano Job for a framework.
 
     A framework cannot continue without one of its members. So all pods are recreated, unless `restart` says
     otherwise.

@@ -1,4 +1,4 @@
-"""Tables and details of jobs."""
+"""Tables and details of jobs on the command line."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def pod_table(pods: Iterable[PodEntry], now: float) -> list[str]:
 
 
 def next_steps(job: JobEntry) -> list[str]:
-    """Return the next useful command, as lines."""
+    """Return the next useful command for a job, as output lines."""
     target = f"{job.target} -n {job.namespace}"
     if job.reason == "NoController" or job.over:
         return ["", f"Logs:   phalanx job logs {target}"] if job.over else []

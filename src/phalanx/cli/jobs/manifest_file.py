@@ -1,4 +1,4 @@
-"""Manifest files: reading, and defaults from command line flags."""
+"""Manifest files of `phalanx submit`: reading, and defaults from command-line flags."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def group_of(document: Json) -> str:
 
 
 def fill_in(document: Json, *, queue: str, scheduler_name: str, priority_class: str) -> None:
-    """Set queue, scheduler and priority class of an object where it has none; "" sets nothing."""
+    """Set queue, scheduler and priority class of a submitted object where they are absent; "" sets nothing."""
     key = (group_of(document), document["kind"])
     if key in _JOB_SPECS:
         spec = _at(document, _JOB_SPECS[key])
@@ -92,7 +92,7 @@ def fill_in(document: Json, *, queue: str, scheduler_name: str, priority_class: 
 
 
 def _at(document: Json, path: tuple[str, ...]) -> Json:
-    """Return the object at `path`; missing objects are created."""
+    """Return the JSON object at a path of keys; missing objects are created."""
     node = document
     for key in path:
         if not isinstance(node.get(key), dict):

@@ -1,4 +1,5 @@
-"""Orders to jobs: Commands for Volcano Jobs, fields for others. Each order returns a message for the user."""
+"""Commands to jobs (suspend, resume, restart, cancel): Volcano's Command for Volcano Jobs, fields for other jobs.
+Each returns a message for the user."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ async def order_by_field(
     name: str,
     order: Callable[[KubeClient, Target], Awaitable[str]],
 ) -> str:
-    """Apply `order` to an operator's job through its own field, and return the message.
+    """Execute a command such as suspend on the job of another operator through its own field, and return the
+    message.
 
     `name` is the job, its PodGroup, or one of its pods (pod/NAME). Raises click.UsageError, click.ClickException.
     """
@@ -102,7 +104,7 @@ async def cancel_job(client: KubeClient, job: FoundJob) -> str:
 
 
 async def send_command(client: KubeClient, job: FoundJob, action: str) -> None:
-    """Send a Volcano Command to the job. The job owns the Command, so it is deleted with the job."""
+    """Create a Command of Volcano for the job. The job owns the Command, so it is deleted with the job."""
     from phalanx.kube.errors import ApiError
     from phalanx.reports.jobs.kinds import COMMANDS
 

@@ -1,4 +1,4 @@
-"""Logs of many pods, line by line."""
+"""Logs of many pods of a job, line by line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _READ_TIMEOUT = 24 * 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class PodLogArguments:
-    """Options of logs. `index` and `task` select pods (None: all); `prefix` None means: with several pods."""
+    """Options of `phalanx job logs`. `index` and `task` select pods (None: all); `prefix` None means: with several
+    pods."""
 
     task: str | None
     index: int | None

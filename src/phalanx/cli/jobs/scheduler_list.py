@@ -1,4 +1,4 @@
-"""Gang list of the scheduler process: one small answer instead of lists of all objects."""
+"""Gang list that the scheduler process serves: one small answer instead of lists of all objects."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ async def read_scheduler(
 
 
 def _checked(url: str) -> str:
-    """Return the URL without trailing slash. Raises click.UsageError if a token would be sent without TLS."""
+    """Return the scheduler's URL without trailing slash. Raises click.UsageError if a token would be sent without
+    TLS."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
         raise click.UsageError(f"invalid --scheduler {url!r}; write a URL such as https://localhost:10259")
@@ -66,7 +67,7 @@ def _checked(url: str) -> str:
 
 
 def _error_text(answer: str) -> str:
-    """Return the error of the answer {"error": "..."}, or the answer itself."""
+    """Return the text of the scheduler's error response {"error": "..."}, or the response itself."""
     try:
         return msgspec.json.decode(answer, type=dict[str, str])["error"]
     except (msgspec.DecodeError, KeyError):

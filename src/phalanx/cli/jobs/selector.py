@@ -1,4 +1,4 @@
-"""Label selectors in kubectl's notation, for objects that are already read."""
+"""Label selectors in kubectl's notation, for objects that the command has already read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Requirements = list[tuple[str, str, frozenset[str]]]
 
 
 def parse_selector(text: str) -> Requirements:
-    """Parse `a=b,c!=d,e,!f` into (key, operator, values). Raises click.UsageError."""
+    """Parse a label selector `a=b,c!=d,e,!f` to (key, operator, value). Raises click.UsageError."""
     requirements: Requirements = []
     for part in filter(None, (text_part.strip() for text_part in text.split(","))):
         key, unequal, value = part.partition("!=")

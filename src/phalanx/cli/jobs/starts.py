@@ -1,4 +1,4 @@
-"""`phalanx jobs --start`: starts of waiting gangs and pods, as table and as lines."""
+"""Output of `phalanx jobs --start`: starts of waiting gangs and pods, as table and as lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cli.columns import columns
-from phalanx.cli.listing.ages import relative
+from phalanx.cli.listing.ages import OVERDUE, promised_moment, relative
 
 if TYPE_CHECKING:
     from phalanx.cli.invocation import Invocation
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StartQuestion:
-    """Query for the starts of waiting units in a namespace (None: all) and a queue ("": all)."""
+    """Query for the starts of waiting gangs and pods in a namespace (None: all) and a queue ("": all)."""
 
     def __init__(self, invocation: Invocation, namespace: str | None, queue: str) -> None:
         self._namespace = namespace
@@ -26,7 +26,7 @@ class StartQuestion:
         self._read_policy = invocation.policy_reader()
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
-        """Return the answer (lines or a document) and warnings about unreadable objects."""
+        """Return the expected starts (lines or a document) and warnings about unreadable objects."""
         from phalanx.cli.connection import time_limit
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.read_promises import read_promises
@@ -68,7 +68,7 @@ def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) 
             str(entry.pods),
             str(entry.priority),
             entry.state,
-            relative(start.no_later_than, now),
+            promised_moment(start.no_later_than, now),
             relative(start.expected, now),
             relative(start.expected_until, now),
             _reason(entry, now),
@@ -78,7 +78,7 @@ def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) 
 
 
 def _reason(entry: StartEntry, now: float) -> str:
-    """Return the basis of the start, or why there is none."""
+    """Return the basis of a gang's forecast start, or the reason why there is none."""
     start = entry.start
     if entry.forecast:
         return "starts in the next cycle"
@@ -91,14 +91,16 @@ def _reason(entry: StartEntry, now: float) -> str:
 
 
 def start_lines(start: PromisedStart, now: float) -> list[str]:
-    """Return the start of one unit as lines of `phalanx why` and `phalanx queue describe`."""
+    """Return the start of one gang or pod as output lines of `phalanx why` and `phalanx queue describe`."""
     lines = []
     if start.no_later_than:
         since = f"; promised {relative(start.told_at, now)}" if start.told_at else ""
         first = (
             f", first promised for {relative(start.promised, now)}" if start.promised != start.no_later_than else ""
         )
-        lines.append(f"Starts: no later than {relative(start.no_later_than, now)}{since}{first}")
+        promised = promised_moment(start.no_later_than, now)
+        words = promised if promised.startswith(OVERDUE) else f"no later than {promised}"
+        lines.append(f"Starts: {words}{since}{first}")
     elif start.planned:
         lines.append(f"Starts: planned {relative(start.planned, now)}; not promised")
     else:
@@ -115,7 +117,7 @@ def start_lines(start: PromisedStart, now: float) -> list[str]:
 
 
 def _source(start: PromisedStart, now: float) -> str:
-    """Return the source and the age of the start."""
+    """Return the source of a start (the scheduler's plan, its record, or a dry run) and its age."""
     from phalanx.views.promises import PromiseSource
 
     origin = start.origin
@@ -126,7 +128,7 @@ def _source(start: PromisedStart, now: float) -> str:
 
 
 def _move(start: PromisedStart, now: float) -> list[str]:
-    """Return at most one line: the time to which a dry run moves the promise."""
+    """Return a line about the time to which a dry run moves a promised start; none if it does not move."""
     cause = f": {start.moves_because}" if start.moves_because else ""
     if start.moves_to:
         former, later = relative(start.no_later_than, now), relative(start.moves_to, now)

@@ -1,4 +1,4 @@
-"""`phalanx submit`: submit a job from a file or from flags."""
+"""Command `phalanx submit`: submit a job from a file or from flags."""
 
 from __future__ import annotations
 
@@ -212,7 +212,8 @@ def _from_file(arguments: SubmitArguments) -> list[Json]:
 
 
 def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, str]:
-    """Return the requests of a pod. Raises click.UsageError for an invalid amount."""
+    """Return the requests of a pod from --cpu, --memory and --gpu. Raises click.UsageError for an invalid
+    amount."""
     from phalanx.model.text.quantity import QuantityError, parse_quantity
 
     resource, _, count = (gpu or "").rpartition("=")
@@ -234,7 +235,7 @@ def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, s
 
 
 def pairs(stated: Sequence[str], flag: str) -> dict[str, str]:
-    """Parse NAME=VALUE texts. Raises click.UsageError."""
+    """Parse NAME=VALUE texts of a flag. Raises click.UsageError."""
     values = {}
     for text in stated:
         name, equals, value = text.partition("=")
@@ -260,7 +261,7 @@ def refuse_bad_job(document: Json) -> None:
 async def create_all(
     client: KubeClient, documents: list[Json], namespace: str, *, quiet: bool = False
 ) -> list[Json]:
-    """Create the objects in order and return them. An error names the objects created before it."""
+    """Create the submitted objects in order and return them. An error names the objects created before it."""
     from phalanx.kube.discovery import discover
     from phalanx.kube.errors import ApiError, ConnectionLost
 
@@ -299,7 +300,7 @@ def _collection(served: Discovery, document: Json, namespace: str) -> str:
 
 
 def unknown_kind(api_version: str, kind: str, other_versions: bool = False) -> str:
-    """Return the message for a kind that the cluster does not have."""
+    """Return the message for a submitted kind that the cluster does not have."""
     text = f"the cluster has no kind {kind} of {api_version}"
     if other_versions:
         return f"{text}, but another version; set that version in apiVersion"
@@ -309,7 +310,7 @@ def unknown_kind(api_version: str, kind: str, other_versions: bool = False) -> s
 
 
 async def _refuse_queues(client: KubeClient, documents: list[Json]) -> None:
-    """Reject jobs in a queue that is missing, closed or has children: they would wait forever.
+    """Raise an error for jobs whose queue is missing, closed or has children: these jobs would wait forever.
 
     Otherwise only a webhook would reject them, and the cluster can run without one. If queues are not readable,
     nothing is checked. Raises click.ClickException.
@@ -337,7 +338,7 @@ async def _refuse_queues(client: KubeClient, documents: list[Json]) -> None:
 
 
 def label(document: Json) -> str:
-    """Return the label in kubectl's notation: `job.batch.volcano.sh/train`."""
+    """Return the name of an object in kubectl's notation: `job.batch.volcano.sh/train`."""
     from phalanx.cli.jobs.manifest_file import group_of
 
     group, kind = group_of(document), document["kind"].lower()
@@ -346,7 +347,7 @@ def label(document: Json) -> str:
 
 
 def _reference(document: Json) -> tuple[str, str, str] | None:
-    """Return (kind as of `phalanx job`, namespace, name); None for other objects."""
+    """Return (kind as in `phalanx job`, namespace, name) of a submitted job; None for other objects."""
     from phalanx.reports.jobs.kinds import kind_of
 
     kind = kind_of(document)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parse_job(text: str) -> tuple[str, str]:
-    """Return (kind or "", name). Raises click.UsageError."""
+    """Parse `NAME` or `KIND/NAME` of a job to (kind or "", name). Raises click.UsageError."""
     from phalanx.reports.jobs.kinds import WORDS
     from phalanx.reports.owner_kinds import job_words
 
@@ -28,7 +28,7 @@ def parse_job(text: str) -> tuple[str, str]:
 
 
 async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> FoundJob:
-    """Return the job. Raises click.ClickException if there is none, or more than one."""
+    """Return the job with a kind and name. Raises click.ClickException if there is none, or more than one."""
     from phalanx.orders.errors import OrderError
     from phalanx.orders.found_job import find_job as find
 

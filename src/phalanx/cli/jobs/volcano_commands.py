@@ -95,7 +95,8 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
 def short_job(
     *, name: str, image: str, command: str, replicas: int, minimum: int, requests: str, limits: str, scheduler: str
 ) -> dict[str, Any]:
-    """Return the Job document. Raises click.UsageError for an invalid amount or command line."""
+    """Return the Volcano Job for the flags of `vsub`. Raises click.UsageError for an invalid amount or command
+    line."""
     from phalanx.cli.jobs.submit import pairs
 
     resources = {
@@ -130,7 +131,7 @@ def short_job(
 
 @dataclass(frozen=True, kw_only=True)
 class VjobsArguments:
-    """Arguments of `vjobs`; `selector` is a part of the job names, as of Volcano's command."""
+    """Arguments of `vjobs`; `selector` is a text that job names contain, as in Volcano's command."""
 
     name: str
     namespace: str | None
@@ -198,7 +199,7 @@ def _padded(cells: list[str], widths: list[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class VolcanoJobArguments:
-    """Name of a Volcano Job, in `namespace` (None: the one of the kubeconfig's context)."""
+    """Name of a Volcano Job on the command line, in `namespace` (None: that of the kubeconfig's context)."""
 
     name: str
     namespace: str | None
@@ -257,7 +258,7 @@ class VqueuesArguments:
 @click.option("-n", "--name", default="", help="Only this queue.")
 @pass_invocation(VqueuesArguments, _kubeconfig)
 def vqueues(invocation: Invocation, arguments: VqueuesArguments) -> None:
-    """List Volcano queues with their PodGroups by phase."""
+    """List Volcano queues with the number of their PodGroups in each phase."""
     from phalanx.reports.jobs.kinds import QUEUES
     from phalanx.reports.jobs.read_documents import mapping
 

@@ -1,4 +1,4 @@
-"""Triggers for refreshing a list: changes that watches of the API server report."""
+"""Refreshes of a list on the command line, after changes that watches of the API server report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class ChangeWatch:
         namespace: str | None,
         complain: Callable[[str], object],
     ) -> AsyncIterator[ChangeWatch]:
-        """Start the watches. Changes from now on are reported, so the list is first read inside the context."""
+        """Start the watches of the kinds. Changes from now on are reported, so the list is first read inside the
+        context."""
         watch = cls(client, resources, namespace, complain)
         started = [asyncio.Event() for _ in resources]
         tasks = [

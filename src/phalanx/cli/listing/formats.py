@@ -20,7 +20,7 @@ NONE = "<none>"
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """Parsed `-o`; `word` is table, wide, json, yaml, name, jsonpath or custom-columns."""
+    """Parsed value of `-o`; `word` is table, wide, json, yaml, name, jsonpath or custom-columns."""
 
     word: str = "table"
     template: Template | None = None
@@ -73,12 +73,12 @@ def _split(text: str) -> list[str]:
 
 
 def custom_cells(columns: Sequence[tuple[str, Path]], document: Any) -> list[str]:
-    """Return one row; a missing value is `<none>`."""
+    """Return one row of `-o custom-columns`; a missing value is `<none>`."""
     return [",".join(value_text(value) for value in path.find(document)) or NONE for _, path in columns]
 
 
 def print_documents(documents: list[Any], form: OutputFormat, name: Callable[[int], str], *, single: bool) -> str:
-    """Return the documents as JSON, YAML, names or JSONPath output.
+    """Format the entries of a list as JSON, YAML, names or JSONPath output.
 
     With `single` each document stands alone; otherwise they are the `items` of one list. `name` returns the text of
     `-o name` for the document with that index.

@@ -18,7 +18,7 @@ _IN_JSON = re.compile(
 
 
 def harmless(text: str, most: int = MOST) -> str:
-    """Return `text` as one safe line of at most `most` characters.
+    """Return a text of the API as one line without control characters, of at most `most` characters.
 
     Line breaks and tabs become blanks. Other control characters, and marks that change the writing direction or
     join characters, are escaped (`\\x1b`).
@@ -31,18 +31,19 @@ def harmless(text: str, most: int = MOST) -> str:
 
 
 def cells_of(row: Sequence[str], none: str) -> list[str]:
-    """Return the safe cells of one row. Only the last cell can be longer than a name: it widens no other column."""
+    """Return the cells of one row without control characters. Only the last cell can be longer than a name: it
+    widens no other column."""
     lengths = [MAX_NAME] * (len(row) - 1) + [MOST]
     return [harmless(cell, length) or none for cell, length in zip(row, lengths, strict=False)]
 
 
 def harmless_lines(text: str) -> str:
-    """Return a safe text of several lines; line breaks and tabs are kept."""
+    """Return a text of several lines without control characters; line breaks and tabs are kept."""
     return "\n".join("\t".join(harmless(part, len(part)) for part in line.split("\t")) for line in text.split("\n"))
 
 
 def harmless_json(text: str) -> str:
-    """Return equal JSON text with control characters of the terminal escaped."""
+    """Return equal JSON text with the terminal's control characters escaped."""
     return _IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

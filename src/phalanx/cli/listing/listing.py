@@ -1,4 +1,4 @@
-"""Printing of a list, once or after each change."""
+"""Printing of a list on the command line, once or after each change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ E = TypeVar("E", bound=msgspec.Struct)
 
 
 def all_fields(entry: msgspec.Struct) -> dict[str, Any]:
-    """Return all fields of an entry, including empty ones, so that scripts find every key."""
+    """Return all fields of a list entry, including empty ones, so that scripts find every key."""
     return {name: msgspec.to_builtins(getattr(entry, name)) for name in entry.__struct_fields__}
 
 
 @dataclass(frozen=True)
 class Found(Generic[E]):
-    """Entries of a list, with warnings about unreadable objects."""
+    """Entries that were read for a list, with warnings about unreadable objects."""
 
     entries: Sequence[E]
     warnings: Sequence[str] = ()
@@ -43,7 +43,7 @@ class Found(Generic[E]):
 
 @dataclass(frozen=True)
 class Listing(Generic[E]):
-    """Description of a list.
+    """Description of a list on the command line.
 
     `key` identifies an entry across refreshes. `name` is the output of `-o name`. `gone` returns the entry that
     `-w` prints for a removed entry (None: nothing). `namespace` is the namespace of an entry, if entries have
@@ -136,7 +136,7 @@ class _Printer(Generic[E]):
         click.echo(f"warning: {harmless(text)}", err=True)
 
     def _warn(self, warnings: Sequence[str]) -> None:
-        """Print the warnings if they differ from the previous ones."""
+        """Print the warnings of a list if they differ from the previous ones."""
         if tuple(warnings) != self._last_warnings:
             for warning in warnings:
                 self.complain(warning)

@@ -13,7 +13,7 @@ _MAX_NAMES = 1_000_000
 
 
 def compress(names: Iterable[str]) -> str:
-    """Return the sorted names, with names that differ in one number of equal width merged.
+    """Merge node names that differ in one number of equal width to a compressed list such as `gpu-[01-16],login`.
 
     `expand` is the inverse; it returns sorted names without duplicates. The merged number is the one with the
     shortest result: the second in `rack2-node01` and `rack2-node02`, the first in `n1.cluster7` and
@@ -44,7 +44,7 @@ def compress(names: Iterable[str]) -> str:
 
 
 def expand(text: str) -> list[str]:
-    """Return the names of a compressed list, in its order. Raises ValueError."""
+    """Return the names in a compressed list of node names, in its order. Raises ValueError."""
     names: list[str] = []
     for part in _parts(text):
         if part.startswith('"'):
@@ -71,7 +71,7 @@ def expand(text: str) -> list[str]:
 
 
 def _frames(name: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (text before a number, text after it, width) for each number in the name.
+    """Yield (text before a number, text after it, width) for each number in a node name.
 
     09 and 10 have the same width. 9 and 10, without leading zeros, share the width 0.
     """

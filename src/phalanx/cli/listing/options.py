@@ -1,4 +1,4 @@
-"""Options that all lists share, named like kubectl's."""
+"""Options that all lists on the command line share, named like kubectl's."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class ListArguments:
 
     @property
     def scope(self) -> str | None:
-        """Namespace of the listed objects; None for all, "" for the namespace of the kubeconfig's context."""
+        """Namespace of the listed objects; None for all, "" for that of the kubeconfig's context."""
         return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamespacedListArguments(ListArguments):
-    """Arguments of a list of namespaced objects."""
+    """Arguments of a command that lists namespaced objects."""
 
     namespace: str | None
     all_namespaces: bool
@@ -70,7 +70,7 @@ def parse_requirements(selector: str) -> tuple[Requirement, ...]:
 
 
 def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[[F], F]:
-    """Add the options of a list; the dataclass of the command's arguments extends ListArguments."""
+    """Add the options of a list to a command; the dataclass of its arguments extends ListArguments."""
     options: list[Callable[[F], F]] = []
     if namespaced:
         options += [
@@ -110,7 +110,7 @@ def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[
 
 
 def watch_options(help_text: str) -> Callable[[F], F]:
-    """Add --watch with its `help_text`, and --interval."""
+    """Add the options --watch, with its `help_text`, and --interval to a command."""
     return combined(
         click.option("-w", "--watch", is_flag=True, help=help_text),
         click.option(

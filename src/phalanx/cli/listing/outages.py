@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def survived_outage(complain: Callable[[str], None]) -> Iterator[None]:
-    """Report a lost connection or a server error by `complain` and continue; raise other API errors."""
+    """Report a lost connection or a server error inside the block by `complain`, and continue; raise other API
+    errors."""
     from phalanx.kube.errors import ApiError, ConnectionLost
 
     try:

@@ -1,4 +1,4 @@
-"""Progress of reading a long list, on stderr, only on a terminal."""
+"""Progress of reading a long list of objects, on stderr, only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BAR = 24
 
 
 class Progress:
-    """Line that shows the progress after `patience` seconds of reading, and is cleared at the end."""
+    """Terminal line that shows the progress after `patience` seconds of reading, and is cleared at the end."""
 
     def __init__(self, patience: float = _DELAY) -> None:
         self._patience = patience
@@ -27,7 +27,8 @@ class Progress:
         return self
 
     def advanced(self, kind: str, read: int, left: int) -> None:
-        """Report the number of objects of `kind` that are read, and the server's estimate of remaining ones."""
+        """Report the number of objects of `kind` that have been read, and the server's estimate of the remaining
+        ones."""
         self._of_kind[kind] = (read, left)
         now = time.monotonic()
         if self._wanted and now - self._start >= self._patience and now - self._shown > _PERIOD:

@@ -1,4 +1,4 @@
-"""Sort order of a list: a column or a field."""
+"""Sort order of a list on the command line: by a column or a field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ E = TypeVar("E")
 def sorted_entries(
     entries: Sequence[E], sort_by: str, columns: Sequence[Column[E]], document: Callable[[E], Any]
 ) -> list[E]:
-    """Return the entries sorted by a column title (any case, without brackets) or a JSONPath; empty values last.
+    """Return the list entries sorted by a column title (any case, without brackets) or a JSONPath; empty values
+    last.
 
     Raises click.UsageError.
     """

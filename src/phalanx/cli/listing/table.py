@@ -1,4 +1,5 @@
-"""Tables that grow by rows, in kubectl's layout, with colours on a terminal."""
+"""Tables on the command line whose rows arrive one after the other, in kubectl's layout, with colours on a
+terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class Table:
     def lines(
         self, rows: Sequence[Sequence[str]], colours: Sequence[Sequence[str | None]], *, header: bool
     ) -> list[str]:
-        """Return the lines of the rows, with the header if `header` is set."""
+        """Format rows as lines of the table, with the header if `header` is set."""
         cells = [cells_of(row, "-") for row in rows]
         shown = [self._titles, *cells] if header else cells
         for index, column in enumerate(zip(*shown, strict=True)):

@@ -1,4 +1,4 @@
-"""`phalanx defrag`: move pods to empty nodes or to make room for a gang."""
+"""Command `phalanx defrag`: move pods to empty nodes or to make room for a gang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DefragArguments:
-    """Arguments of `phalanx defrag`; `target` is the gang or pod of --for, `timeout` a duration as typed."""
+    """Arguments of `phalanx defrag`; `target` is the gang or pod of --for, `timeout` the duration as the user typed
+    it."""
 
     count: int | None
     selector: str
@@ -197,7 +198,8 @@ async def _read(
 
 
 class DefragProgress:
-    """Progress on stderr: planning in one overwritten line (terminal only), execution in lines that remain."""
+    """Progress of `phalanx defrag` on stderr: planning in one overwritten line (terminal only), execution in lines
+    that remain."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()

@@ -1,4 +1,5 @@
-"""`phalanx defrag --schedule`: windows, remaining evictions and next moves of the scheduler's defragmentation."""
+"""Command `phalanx defrag --schedule`: windows, remaining evictions and next moves of the scheduler's
+defragmentation."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class ScheduledMove(msgspec.Struct, frozen=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True):
-    """Schedule of the action defragment.
+    """Schedule of the scheduler's action defragment.
 
     `opens` and `closes` are the limits of the open window (`open`) or of the next one ("" if there is none).
     `moves` are the moves of a run now that let `starts` start, even if the eviction budget is used up.

@@ -1,4 +1,4 @@
-"""Tables and documents of a relocation plan and its result."""
+"""Tables and documents of a defragmentation plan and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def table(relocation: Relocation, outcome: RelocationResult | None, state: ClusterState) -> list[str]:
-    """Return the lines of a plan: summary, moves, emptied nodes, placements, cost and obstacles."""
+    """Return the output lines of a defragmentation plan: summary, moves, emptied nodes, placements, cost and
+    obstacles."""
     lines = [relocation.message[:1].upper() + relocation.message[1:]]
     if relocation.moves:
         rows = [
@@ -50,7 +51,8 @@ def table(relocation: Relocation, outcome: RelocationResult | None, state: Clust
 
 
 def cost(relocation: Relocation) -> str:
-    """Return the cost line: `Cost: 3 evictions, 1 whole gang, highest priority 0; repeated work: ...`."""
+    """Format the cost of a defragmentation plan: `Cost: 3 evictions, 1 whole gang, highest priority 0; repeated
+    work: ...`."""
     plan_cost = relocation.cost
     parts = [counted(plan_cost.evictions, "eviction")]
     if plan_cost.gangs:
@@ -61,7 +63,7 @@ def cost(relocation: Relocation) -> str:
 
 
 def document(relocation: Relocation, outcome: RelocationResult | None) -> dict[str, Any]:
-    """Return the plan as a document. `applied` is null if the plan was not executed."""
+    """Return the defragmentation plan as a document. `applied` is null if the plan was not executed."""
     goal = relocation.goal
     return {
         "goal": {"nodes": goal.count} if isinstance(goal, EmptyNodes) else {"for": goal.name},

@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 def _cpus(thousandths: int) -> str:
-    """Return the CPUs, rounded down to whole CPUs from 1 upwards (127, not 127950m)."""
+    """Format an amount of CPU, rounded down to whole CPUs from 1 upwards (127, not 127950m)."""
     return format_quantity(thousandths if thousandths < 1000 else thousandths // 1000 * 1000, CPU)
 
 
@@ -94,7 +94,7 @@ REASONS: tuple[Column[ReasonGroup], ...] = (
 
 
 def document(entry: msgspec.Struct) -> Any:
-    """Return `entry` as a document with amounts as Kubernetes quantities."""
+    """Return a node or pool as a document with amounts as Kubernetes quantities."""
 
     def plain(value: object) -> Any:
         if isinstance(value, Amounts):

@@ -1,4 +1,4 @@
-"""`phalanx nodes`: node pools with free resources, and the reasons of unusable nodes."""
+"""Command `phalanx nodes`: node pools with free resources, and the reasons of unusable nodes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def nodes(invocation: Invocation, arguments: NodesArguments) -> None:
 
 
 def _states(texts: tuple[str, ...]) -> set[str]:
-    """Return the lower-case states of `texts`. Raises click.UsageError for an unknown state."""
+    """Return the node states that --state names, in lower case. Raises click.UsageError for an unknown state."""
     from phalanx.reports.nodes.entries import NodeState
 
     known = [str(state) for state in NodeState]
@@ -107,7 +107,7 @@ def _states(texts: tuple[str, ...]) -> set[str]:
 
 
 class _NodeQuestion:
-    """Query for nodes that match the arguments; reads the cluster again for each refresh."""
+    """Query for nodes that match the command's arguments; it reads the cluster again for each refresh."""
 
     def __init__(self, invocation: Invocation, arguments: NodesArguments) -> None:
         self._invocation = invocation
@@ -123,7 +123,8 @@ class _NodeQuestion:
         name: Callable[[E], str],
         arrange: Callable[[list[NodeEntry]], list[E]],
     ) -> None:
-        """Print the entries that `arrange` makes of the nodes; `name` returns the unique name of an entry."""
+        """Print the entries (nodes or pools) that `arrange` makes of the nodes; `name` returns the unique name of
+        an entry."""
         from phalanx.cli.listing.listing import Found, Listing, show
         from phalanx.cli.nodes.node_columns import document
 
@@ -138,12 +139,19 @@ class _NodeQuestion:
         from phalanx.cli.listing.progress import Progress
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.nodes.node_list import read_nodes
+        from phalanx.reports.stored_history import read_backoffs
 
         policy, _ = await self._read_policy(client)
-        arguments = self._arguments
+        arguments, invocation = self._arguments, self._invocation
+        backoffs = await read_backoffs(client, invocation.lease_namespace, invocation.scheduler_names)
         with Progress() as progress:
             all_nodes = await read_nodes(
-                client, arguments.selector, arguments.pool_label, dialect_options(policy), progress.advanced
+                client,
+                arguments.selector,
+                arguments.pool_label,
+                dialect_options(policy),
+                progress.advanced,
+                backoffs.entries,
             )
         return [
             node

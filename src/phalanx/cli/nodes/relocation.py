@@ -1,4 +1,5 @@
-"""Execution of a relocation plan, wave by wave; emptied nodes stay closed until the moved pods run elsewhere."""
+"""Execution of a defragmentation plan, wave by wave; emptied nodes stay closed until the moved pods run
+elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _TRIES = 12
 
 
 class RelocationOptions(msgspec.Struct, frozen=True):
-    """Options of the execution.
+    """Options for the execution of a defragmentation plan.
 
     `through` is the API for evictions. Each wave has `timeout` seconds until its moved pods run again. With
     `keep_closed` the emptied nodes stay closed at the end.
@@ -43,7 +44,7 @@ class RelocationOptions(msgspec.Struct, frozen=True):
 
 
 class RelocationResult(msgspec.Struct):
-    """Result of the execution.
+    """Result of executing a defragmentation plan.
 
     `evicted` are the evicted pods, `placed` their replacements (and the preemptor's pods) with their nodes.
     `closed` nodes still accept no new pods. `failure` is the reason of an incomplete execution.
@@ -56,11 +57,11 @@ class RelocationResult(msgspec.Struct):
 
 
 class RelocationError(Exception):
-    """Failure that stops the execution of the plan."""
+    """Failure that stops the execution of a defragmentation plan."""
 
 
 class RelocationRunner:
-    """Execution of one relocation plan. `tell` receives one sentence per step."""
+    """Execution of one defragmentation plan. `tell` receives one sentence per step."""
 
     def __init__(
         self, client: KubeClient, relocation: Relocation, options: RelocationOptions, tell: Callable[[str], None]
@@ -158,7 +159,7 @@ class RelocationRunner:
             raise RelocationError(f"pod {first.namespace}/{first.name} cannot be evicted: {refused[0].message}")
 
     async def _owners(self, wave: Sequence[Move]) -> dict[str, int]:
-        """Return, per controller uid, the number of its pods that have nodes now.
+        """Return the number of pods that have nodes now, for each controller (by uid) of the moved pods.
 
         Raises RelocationError if a pod is not on the node that the plan names.
         """
@@ -193,7 +194,7 @@ class RelocationRunner:
         return sorted(results, key=lambda result: (result.evict.namespace, result.evict.name))
 
     async def _wait_for_replacements(self, leaving: set[str], owners: Mapping[str, int]) -> None:
-        """Wait until the evicted pods are gone and each controller has as many pods on nodes as before."""
+        """Wait until the evicted pods are deleted and each controller has as many pods on nodes as before."""
 
         def is_done(pods: Pods) -> bool:
             if any(pod["metadata"]["uid"] in leaving for pod in pods.values()):
@@ -253,7 +254,7 @@ def _owner(pod: Mapping[str, Any]) -> str:
 
 
 def _has_node(pod: Mapping[str, Any]) -> bool:
-    """Return whether the pod is bound and neither terminating nor failed (a succeeded pod counts)."""
+    """Return whether a pod is bound and neither terminating nor failed (a succeeded pod counts)."""
     if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") == "Failed":
         return False
     return bool(pod["spec"].get("nodeName"))

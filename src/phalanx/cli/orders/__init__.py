@@ -1,1 +1,1 @@
-"""Commands that hold, release, cancel and move gangs of any dialect."""
+"""Commands that hold, release, cancel and move gangs of any API."""

@@ -1,4 +1,5 @@
-"""`phalanx hold`, `release`, `cancel` and `move`: orders for gangs of any dialect, through the owner's own API."""
+"""Commands `phalanx hold`, `release`, `cancel` and `move` for gangs of any API, executed through the API of their
+owners."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class MoveArguments(TargetsArguments):
 
 
 def _apply_to_each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> None:
-    """Apply `order` to each named gang and print its result. A failure does not stop the remaining gangs."""
+    """Execute a command such as hold on each named gang and print its result. A failure does not stop the remaining
+    gangs."""
     from phalanx.cli.listing.harmless import harmless
     from phalanx.kube.errors import ApiError
     from phalanx.orders.errors import BadNameError, OrderError

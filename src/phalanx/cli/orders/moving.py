@@ -24,7 +24,7 @@ _WITH_QUEUE = frozenset(
 
 
 async def check_queue(client: KubeClient, queue: str) -> str:
-    """Return why no gang can be moved to `queue`; "" if it is usable or queues are not readable."""
+    """Return the reason why no gang can be moved to `queue`; "" if it is usable or queues are not readable."""
     try:
         queues = QueueCatalog((await client.list_all(QUEUES.path()))["items"])
     except ApiError:
@@ -92,7 +92,7 @@ async def _annotate(client: KubeClient, target: Target, queue: str) -> str:
             )
     if not target.members:
         raise click.ClickException(
-            f"{target.title} cannot be moved: it has no PodGroup or pods yet; retry once it has pods"
+            f"{target.title} cannot be moved: the gang has no PodGroup or pods yet; retry once it has pods"
         )
     patch = {"metadata": {"annotations": {QUEUE_ANNOTATION: queue}}}
     for pod in target.members:
@@ -101,7 +101,7 @@ async def _annotate(client: KubeClient, target: Target, queue: str) -> str:
 
 
 def _is_generated(group: dict[str, object]) -> bool:
-    """Return whether the scheduler generated this group from its pods; then the pods name the queue."""
+    """Return whether the scheduler generated this PodGroup from its pods; then the pods name the queue."""
     metadata = mapping(group.get("metadata"))
     return (
         not mapping(metadata.get("annotations"))

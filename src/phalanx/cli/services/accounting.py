@@ -1,4 +1,4 @@
-"""`phalanx accounting`: record the usage of gangs in a database, and remove old or personal records."""
+"""Command `phalanx accounting`: record the usage of gangs in a database, and remove old or personal records."""
 
 from __future__ import annotations
 

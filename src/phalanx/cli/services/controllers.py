@@ -1,4 +1,4 @@
-"""`phalanx controllers`: the controllers of jobs and PodGroups."""
+"""Command `phalanx controllers`: the controllers of jobs and PodGroups."""
 
 from __future__ import annotations
 

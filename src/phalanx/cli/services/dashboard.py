@@ -1,4 +1,4 @@
-"""`phalanx dashboard`: the dashboard server as a separate process."""
+"""Command `phalanx dashboard`: the dashboard server as a separate process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DashboardArguments(LogArguments):
     database: str | None
 
     def serve_options(self) -> ServeOptions:
-        """Return the server's options. Raises click.UsageError."""
+        """Return the dashboard server's options. Raises click.UsageError for invalid ones."""
         from phalanx.dashboard.server import ServeOptions
 
         host, _, port = self.listen.rpartition(":")
@@ -228,7 +228,7 @@ async def _serve(
 
 
 def _write_atomically(file: Path, address: str) -> None:
-    """Replace the file atomically, readable only by its owner."""
+    """Write a text to the file atomically, readable only by its owner."""
     import os
     import tempfile
 

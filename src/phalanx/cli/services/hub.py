@@ -1,4 +1,4 @@
-"""`phalanx hub`: dispatch gangs to member clusters."""
+"""Command `phalanx hub`: dispatch gangs to member clusters."""
 
 from __future__ import annotations
 

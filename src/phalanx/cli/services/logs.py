@@ -1,4 +1,4 @@
-"""Logging of long-running commands: one line per event, as text or JSON."""
+"""Logging of long-running commands: one line per log record, as text or JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RENAMED = {"message": "detail"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Formatter that writes the fields of a record (`extra={"fields": …}`) beside its message, as JSON."""
+    """Formatter that writes the fields of a log record (`extra={"fields": …}`) beside its message, as JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formatter that appends the fields of a record to its message, as name=value."""
+    """Formatter that appends the fields of a log record to its message, as name=value."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         pairs = (f" {name}={_quoted(value)}" for name, value in _fields(record).items())

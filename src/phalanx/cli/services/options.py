@@ -1,4 +1,4 @@
-"""Options of several long-running commands."""
+"""Options that several long-running commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx scheduler`: the scheduler process."""
+"""Command `phalanx scheduler`: the scheduler process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SchedulerArguments(LogArguments):
     otlp_endpoint: str
 
     def refuse_mistakes(self) -> None:
-        """Raise click.UsageError for invalid or contradicting options."""
+        """Raise click.UsageError for invalid or contradicting options of the scheduler."""
         from phalanx.admission.names import subdomain_faults
 
         address, lease = self.metrics_address, self.lease_name

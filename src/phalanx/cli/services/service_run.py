@@ -1,4 +1,4 @@
-"""Execution of a service until a signal, with one line on stdout when it is ready."""
+"""Execution of a long-running command until a signal, with one line on stdout when it is ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def run_announced(service: RunningService, announcement: Callable[[], str]) -> None:
-    """Run the service until a signal, and print `announcement()` when it is ready."""
+    """Run a service until a signal, and print `announcement()` when it is ready."""
 
     async def announce() -> None:
         await service.ready.wait()
@@ -25,6 +25,6 @@ async def run_announced(service: RunningService, announcement: Callable[[], str]
 
 
 def run_leading(invocation: Invocation, work: Callable[[KubeClient], Coroutine[Any, Any, str]]) -> None:
-    """Run `work`, which returns the cause of a lost lease ("" if it was not lost); then raise ClickException."""
+    """Call `work`, which returns the cause of a lost lease ("" if it was not lost); then raise ClickException."""
     if cause := invocation.run(work):
         raise click.ClickException(cause)

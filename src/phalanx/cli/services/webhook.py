@@ -1,4 +1,4 @@
-"""`phalanx webhook`: the admission webhook."""
+"""Command `phalanx webhook`: the admission webhook."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
 
 
 def _unregister(invocation: Invocation, service: str) -> None:
-    """Remove the registration; with `service` only a registration of that Service. Raises click.UsageError."""
+    """Remove the webhook's registration; with `service` only a registration of that Service. Raises
+    click.UsageError."""
     from phalanx.admission.webhook.registration import unregister
     from phalanx.admission.webhook.service import WebhookError, service_address
 

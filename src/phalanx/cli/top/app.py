@@ -55,7 +55,7 @@ _TICK = 1.0
 
 @dataclass(frozen=True)
 class ScreenPlace:
-    """Current view: a panel and, for a page, the list (`about`) and the row that it describes."""
+    """View that the screen shows: a panel and, for a page, the list (`about`) and the row that it describes."""
 
     panel: str
     about: str = ""
@@ -150,7 +150,7 @@ class Top(App[None]):
         self._status()
 
     def tick(self) -> None:
-        """Redraw ages, and refresh an open page after a new dry run."""
+        """Redraw ages on the screen, and refresh an open page after a new dry run."""
         if self.place.panel in LISTS:
             self.panel.draw_changes()
         elif self.place.about == "gangs" and self.feed.watch.generation != self._page_generation:
@@ -170,7 +170,7 @@ class Top(App[None]):
                 await asyncio.sleep(_TICK / 2)
 
     async def _refresh_page(self, place: ScreenPlace) -> None:
-        """Update the open page or its document."""
+        """Read the open page (gang or node details) or its document again."""
         self._page_generation = self.feed.watch.generation
         answer: msgspec.Struct | None = None
         lines: list[Line] = []

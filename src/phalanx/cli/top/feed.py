@@ -1,4 +1,4 @@
-"""Data of `phalanx top`: the dashboard's rows, updated directly without a server."""
+"""Data of `phalanx top`: the dashboard's rows, read directly without a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH = 1000
 
 
 class Rows(Generic[R]):
-    """Rows of one table by id, with the version that was read."""
+    """Rows of one dashboard table by id, with the table version that was read."""
 
     def __init__(self, table: RowTable, kind: type[R]) -> None:
         self._table, self._version = table, 0
@@ -32,11 +32,11 @@ class Rows(Generic[R]):
         self.rows: dict[str, R] = {}
 
     def subscribe(self, table: RowTable) -> None:
-        """Read the rows of another table from now on."""
+        """Read the rows of another dashboard table from now on."""
         self._table, self._version = table, -1
 
     async def take_in(self) -> set[str]:
-        """Read the changes since the last call and return the ids of changed and removed rows."""
+        """Read the table's changes since the last call and return the ids of changed and removed rows."""
         delta = self._table.since(self._version, lambda scope: True) if self._version >= 0 else None
         self._version = self._table.version
         changed: set[str] = set()
@@ -59,7 +59,7 @@ class Rows(Generic[R]):
 
 
 class Feed:
-    """Live tables of the cluster; `run` reports changed rows."""
+    """Queues, gangs and nodes of the cluster as live tables; `run` reports changed rows."""
 
     def __init__(self, watch: ClusterWatch, history: GangHistory) -> None:
         self.watch, self._history = watch, history
@@ -70,7 +70,7 @@ class Feed:
         self._changed = asyncio.Event()
 
     def subscribe(self, watch: ClusterWatch, history: GangHistory) -> None:
-        """Read all tables of another watch from now on."""
+        """Read all tables of another cluster watch from now on."""
         self.watch, self._history = watch, history
         for name, rows in self._tables():
             rows.subscribe(watch.tables[name])
@@ -81,12 +81,12 @@ class Feed:
 
     @property
     def summary(self) -> ClusterSummary | None:
-        """Cluster summary; None before the cluster is read."""
+        """Summary of the cluster for the top line; None before the cluster is read."""
         row = self._summary.rows.get("cluster")
         return row.summary if row is not None else None
 
     async def run(self, on_change: Callable[[str, set[str]], None]) -> None:
-        """Call `on_change` with each changed table's name and row ids, until cancelled."""
+        """Call `on_change` with the name and the changed row ids of each changed table, until cancelled."""
         while True:
             watch, self._changed = self.watch, self.watch.news.subscribe()
             self._changed.set()
@@ -120,7 +120,7 @@ class Feed:
 async def following(
     client: KubeClient, options: WatchOptions, *, errors: int | None = None
 ) -> AsyncIterator[tuple[Feed, asyncio.Task[None]]]:
-    """Yield a feed and its task, which ends only with an error.
+    """Yield a feed of live tables and its task, which ends only with an error.
 
     The cluster is watched anew after each policy change of the scheduler. Stderr of the dry-run process goes to the
     file descriptor `errors`. Raises PolicyError.
@@ -148,7 +148,8 @@ async def _follow(
     policy: FoundPolicy,
     errors: int | None,
 ) -> None:
-    """Start the feed; after each policy change switch it to a new watch that has read the cluster."""
+    """Start the feed of live tables; after each policy change switch it to a new watch that has read the
+    cluster."""
     while True:
         watch_options = msgspec.structs.replace(options, schedulers=policy.scheduler_names)
         async with RehearsalProcess.running(policy.text, watch_options.schedulers, errors=errors) as rehearsal:
@@ -171,7 +172,7 @@ async def _follow(
 
 
 async def _unless_ended(watching: asyncio.Task[None], awaited: Coroutine[Any, Any, object]) -> None:
-    """Wait for `awaited`; raise the error that ends the watch in the meantime."""
+    """Wait for `awaited`; if the cluster watch ends with an error first, raise this error."""
     waiter: asyncio.Task[Any] = asyncio.create_task(awaited)
     tasks: list[asyncio.Task[Any]] = [watching, waiter]
     try:

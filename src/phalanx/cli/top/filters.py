@@ -1,4 +1,5 @@
-"""Filter that is typed after `/`: words that must all match, such as `train queue:research !running`."""
+"""Filter of rows that the user types after `/`: words that must all match, such as `train queue:research
+!running`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ Fields = Mapping[str, Callable[[R], str]]
 
 
 class Filter(Generic[R]):
-    """Filter of rows.
+    """Filter of rows in a panel.
 
     `WORD` matches in any field, `FIELD:WORD` equals one field, `!` negates; case is ignored. An unknown field
     makes an ordinary word.

@@ -1,4 +1,4 @@
-"""Gang list: state, members, age, start and reason."""
+"""Gang list of `phalanx top`: state, members, age, start and reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _URGENCY = (
 
 
 def start(row: GangRow, now: float) -> str:
-    """Return `<= 12m0s` for a promised start, `~ 12m0s` for a planned one, `now` if the last dry run places it."""
+    """Format the start of a gang: `<= 12m0s` if promised, `~ 12m0s` if planned, `now` if the last dry run places
+    the gang."""
     if row.forecast == PlacementForecast.STARTS_NOW:
         return "now"
     if not row.start:
@@ -45,7 +46,7 @@ def why(row: GangRow) -> str:
 
 
 def members(row: GangRow) -> str:
-    """Return running/minimum/all members."""
+    """Format the members of a gang as running/minimum/all."""
     total = row.pending + row.gated + row.placed + row.finished + row.terminating
     return f"{row.running}/{row.minimum}/{total}"
 

@@ -1,4 +1,4 @@
-"""Help page of the key `?`."""
+"""Help page of `phalanx top`, opened by the key `?`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from phalanx.cli.top.pieces import Piece, Pieces, strip
 
 
 class LineView(Widget, can_focus=True):
-    """Numbered lines from `top` on, below a fixed head.
+    """Panel of numbered lines, shown from line `top` on, below a fixed header line.
 
     A panel has a cursor on one line, or (without `with_cursor`) the cursor keys scroll.
     """
@@ -33,10 +33,10 @@ class LineView(Widget, can_focus=True):
     with_cursor = True
 
     class Moved(Message):
-        """Event: the cursor moved, or its line changed."""
+        """Event: the cursor of a panel moved, or the line under it changed."""
 
     class Opened(Message):
-        """Event: Enter was pressed on `row`."""
+        """Event: the user pressed Enter on the row `row`."""
 
         def __init__(self, view: LineView, row: str) -> None:
             super().__init__()
@@ -51,14 +51,14 @@ class LineView(Widget, can_focus=True):
     # content of a panel
 
     def count(self) -> int:
-        """Return the number of lines."""
+        """Return the number of lines of the panel."""
         raise NotImplementedError
 
     def line(self, number: int, width: int) -> Pieces:
         raise NotImplementedError
 
     def head(self, width: int) -> Pieces | None:
-        """Return the fixed line above the other lines; None for none."""
+        """Return the fixed header line above the panel's other lines; None for none."""
         return None
 
     def chosen(self) -> str:
@@ -69,7 +69,7 @@ class LineView(Widget, can_focus=True):
 
     @property
     def room(self) -> int:
-        """Number of visible lines."""
+        """Number of lines that fit on the screen."""
         return max(0, self.size.height - (1 if self.head(self.size.width) is not None else 0))
 
     def render_line(self, y: int) -> Strip:
@@ -77,7 +77,7 @@ class LineView(Widget, can_focus=True):
         return strip(pieces, self.size.width, cursor=cursor)
 
     def draw_changes(self) -> int:
-        """Redraw the lines that differ from the screen, and return their number."""
+        """Redraw the panel's lines that differ from the screen, and return their number."""
         width, changed = self.size.width, 0
         for y in range(self.size.height):
             if self._drawn.get(y) != self._content(y):
@@ -103,7 +103,7 @@ class LineView(Widget, can_focus=True):
     # moving
 
     def go(self, number: int) -> None:
-        """Move the cursor to the line (or the nearest one), with minimal scrolling."""
+        """Move the cursor to a line (or the nearest existing one), with minimal scrolling."""
         last = self.count() - 1
         self.cursor = max(0, min(number, last))
         room = max(1, self.room)
@@ -115,7 +115,8 @@ class LineView(Widget, can_focus=True):
         self.fit_to_lines()
 
     def fit_to_lines(self) -> None:
-        """Scroll so that no space below the last line is empty, then redraw; after changes of lines or size."""
+        """Scroll so that no space below the panel's last line is empty, then redraw; called after changes of lines
+        or size."""
         self.top = max(0, min(self.top, self.count() - self.room))
         self.draw_changes()
         self.post_message(self.Moved())
@@ -127,10 +128,10 @@ class LineView(Widget, can_focus=True):
         self.refresh()
 
     def resized(self) -> None:
-        """Rebuild lines that depend on the width."""
+        """Rebuild the panel's lines that depend on its width."""
 
     def relocate(self) -> None:
-        """Move the cursor to its row after a change of the lines."""
+        """Move the cursor to its row after the panel's lines have changed."""
         if self.with_cursor:
             self.go(self.cursor)
         else:

@@ -40,7 +40,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def use(row: NodeRow, resource: str) -> float | None:
-    """Return the used part of a resource, 0 to 1; None if the node does not offer it."""
+    """Return the used part of a node's resource, 0 to 1; None if the node does not offer the resource."""
     offered = row.offered.get(resource, 0)
     return 1 - row.free.get(resource, 0) / offered if offered > 0 else None
 
@@ -69,7 +69,8 @@ def node_summary(row: NodeRow, resource: str) -> str:
 
 
 class NodeMap(LineView):
-    """Heat map; a rack has one or more lines, the first starts with its name, number of nodes and usage."""
+    """Heat map of nodes; a rack has one or more lines, the first starts with its name, number of nodes and
+    usage."""
 
     whole_line = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -203,7 +204,7 @@ class NodeMap(LineView):
         self.post_message(self.Moved())
 
     def relocate(self) -> None:
-        """Move the cursor to its node after a change of the lines."""
+        """Move the cursor to its node after the heat map's lines have changed."""
         for number, (_, _, names) in enumerate(self._lines):
             if self._on in names:
                 self._column = names.index(self._on)
@@ -212,7 +213,7 @@ class NodeMap(LineView):
         self.go(self.cursor)
 
     def action_sideways(self, by: int) -> None:
-        """Move to the next or previous block, across line ends."""
+        """Move the cursor to the next or previous node block, across line ends."""
         if not self._lines:
             return
         column = self._column + by
@@ -224,7 +225,7 @@ class NodeMap(LineView):
             self.go(self.cursor + by)
 
     def action_resource(self) -> None:
-        """Show the next resource."""
+        """Show the usage of the next resource in the heat map."""
         names = self.resources
         self.resource = names[(names.index(self.resource) + 1) % len(names)] if self.resource in names else names[0]
         self._use.clear()

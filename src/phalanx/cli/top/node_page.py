@@ -1,4 +1,4 @@
-"""Page of one node."""
+"""Page of one node in `phalanx top`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from phalanx.cli.top.pieces import Piece, Pieces, wrapped
 
 @dataclass(frozen=True)
 class Line:
-    """One line before wrapping; `pieces`, if any, are drawn unwrapped instead of the text."""
+    """Text line of the pager before wrapping; `pieces`, if any, are drawn unwrapped instead of the text."""
 
     text: str = ""
     style: str = ""

@@ -1,4 +1,4 @@
-"""Styled text of the screen, free of control characters and cut to its width."""
+"""Styled text on the screen of `phalanx top`, free of control characters and cut to its width."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Pieces = list[Piece]
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """Return safe text with a width of exactly `width` cells."""
+    """Return text without control characters, cut or filled to exactly `width` cells."""
     text = harmless(text)
     padding = width - cell_len(text)
     if padding < 0:
@@ -58,7 +58,7 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 
 
 def strip(pieces: Iterable[Piece], width: int, *, cursor: bool = False) -> Strip:
-    """Return one screen line; the cursor line is also reversed."""
+    """Return one screen line of styled pieces; the cursor line is also reversed."""
     segments, remaining = [], width
     for piece in pieces:
         text = harmless(piece.text)
@@ -76,7 +76,7 @@ def strip(pieces: Iterable[Piece], width: int, *, cursor: bool = False) -> Strip
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
-    """Return lines of at most `width` cells; all but the first are indented two more."""
+    """Wrap a text to lines of at most `width` cells; all but the first are indented two more."""
     text = harmless(text)
     # With wide characters wrap at half the width, so that no line is cut.
     width = max(10, width if cell_len(text) == len(text) else width // 2)

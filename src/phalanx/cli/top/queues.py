@@ -1,4 +1,4 @@
-"""Tree of queues and quotas with bars: used, borrowed, and own share."""
+"""Tree of queues and quotas in `phalanx top`, with bars: used, borrowed, and own share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def account(row: QueueRow) -> AccountEntry:
 
 
 def bar(entry: AccountEntry, width: int) -> Pieces:
-    """Return a bar whose width is the whole cluster."""
+    """Draw a queue's usage as a bar whose width is the whole cluster."""
     if width < 1:
         return []
 
@@ -64,7 +64,7 @@ def _percent(share: float) -> str:
 
 
 def _gangs(entry: AccountEntry) -> str:
-    """Return running/pending gangs like `phalanx queue list`; single pods do not count."""
+    """Format the gangs of a queue as running/pending like `phalanx queue list`; single pods do not count."""
     return f"{entry.gangs.running}/{entry.gangs.pending}"
 
 

@@ -22,7 +22,7 @@ SortKey = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class PanelColumn(Generic[R]):
-    """Column of a panel.
+    """Column of a panel in `phalanx top`.
 
     `cell` returns the text at a time (seconds), or `draw` the pieces for a width. The column has `width` cells
     and its part (`grow`) of the remaining ones. If the room is too small, columns with the highest `rank` are
@@ -40,7 +40,7 @@ class PanelColumn(Generic[R]):
 
 
 def layout(columns: Sequence[PanelColumn[R]], width: int) -> list[tuple[PanelColumn[R], int]]:
-    """Return the columns that fit, with their widths."""
+    """Return the columns that fit into `width` cells, with their widths."""
     shown = list(columns)
     while len(shown) > 1 and sum(column.width + 1 for column in shown) > width:
         # Of equal ranks the last column is dropped.
@@ -51,7 +51,8 @@ def layout(columns: Sequence[PanelColumn[R]], width: int) -> list[tuple[PanelCol
 
 
 class RowList(LineView, Generic[R]):
-    """List of rows. `orders` are the sort orders by name, the first is the default; ties are sorted by id."""
+    """Panel with a sorted and filtered list of rows. `orders` are the sort orders by name, the first is the
+    default; ties are sorted by id."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class RowList(LineView, Generic[R]):
     # rows
 
     def take_in(self, rows: Mapping[str, R], changed: Collection[str] | None) -> None:
-        """Take over all `rows`; `changed` are ids of new, removed and changed rows (None: all).
+        """Replace all rows of the list by `rows`; `changed` are ids of new, removed and changed rows (None: all).
 
         The cursor stays on its row.
         """
@@ -139,7 +140,7 @@ class RowList(LineView, Generic[R]):
         self._moved = self.cursor > 0
 
     def choose(self, name: str) -> None:
-        """Move the cursor to a row if it is shown."""
+        """Move the cursor to the row with this id if the list shows it."""
         if name in self._keys:
             self._on, self._moved = name, True
             self._restore_cursor()

@@ -1,4 +1,4 @@
-"""Cluster line, status line and prompt of the screen."""
+"""Cluster line, status line and prompt on the screen of `phalanx top`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StatusLine(Widget):
 
 
 def cluster_line(feed: Feed, panel: str, now: float) -> Pieces:
-    """Return the state of the cluster in numbers, with the age of the verdicts."""
+    """Return the top line of the screen: the state of the cluster in numbers, with the age of the verdicts."""
     pieces = [Piece(" phalanx top ", "title")]
     summary = feed.summary
     if summary is None or not feed.watch.ready.is_set():
@@ -65,7 +65,7 @@ def cluster_line(feed: Feed, panel: str, now: float) -> Pieces:
 
 
 def _uses(summary: ClusterSummary) -> list[tuple[str, float]]:
-    """Return the usage of up to two devices and CPU (scarce resources first)."""
+    """Return the used part of up to two devices and CPU (scarce resources first)."""
     names = [name for name in sorted(summary.offered) if "/" in name and not name.startswith("hugepages")][:2]
     return [
         (name, summary.used.get(name, 0) / summary.offered[name])
@@ -75,7 +75,7 @@ def _uses(summary: ClusterSummary) -> list[tuple[str, float]]:
 
 
 class Prompt(Input):
-    """Input line; `sign` is the key that opened it, "" while hidden."""
+    """Input line of the screen; `sign` is the key that opened it (`:` or `/`), "" while hidden."""
 
     DEFAULT_CSS = """
     Prompt, Prompt:focus { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default; }
@@ -83,7 +83,7 @@ class Prompt(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", show=False, priority=True)]
 
     class Answered(Message):
-        """Event: input was submitted, or cancelled (then `text` is the previous text)."""
+        """Event: the user submitted the prompt's text, or cancelled it (then `text` is the previous text)."""
 
         def __init__(self, sign: str, text: str) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Page of one gang: reason, fix, planned evictions, members and timeline."""
+"""Page of one gang in `phalanx top`: reason, fix, planned evictions, members and timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts per topology domain (nodes with an equal label value), updated in O(change)."""
+"""Numbers of pods per topology domain (nodes with an equal label value), updated in O(change)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LabelDomains:
         return len(self.values)
 
     def update(self) -> None:
-        """Apply the relabelled rows of the log."""
+        """Process the nodes whose labels have changed since the last call."""
         nodes = self._nodes
         if self._cursor == nodes.relabelled.end and len(self.ids) == nodes.capacity:
             return
@@ -96,7 +96,7 @@ class Region:
         self._cursor = -1
 
     def update(self) -> None:
-        """Apply the relabelled rows of the log; counts move with their row."""
+        """Process the nodes whose labels have changed since the last call; their counts move along."""
         nodes = self._nodes
         if self._cursor == nodes.relabelled.end and len(self.where) == nodes.capacity:
             return
@@ -125,7 +125,7 @@ class Region:
 
 
 class Tally:
-    """Numbers (or weights) of pods by row, without zeros."""
+    """Numbers (or weights) of pods by node row, without zeros."""
 
     __slots__ = ("at", "counters")
 
@@ -144,7 +144,8 @@ class Tally:
 
 
 class DomainCounter:
-    """Sums of some tallies (each with a sign) per domain of a region: `counts[id]`.
+    """Sums of some tallies (each with a sign) per domain of a region: `counts[id]`. `ticks` is the number of
+    changes.
 
     `ticks` is incremented with every change.
     """
@@ -172,7 +173,7 @@ class DomainCounter:
             self.ticks += 1
 
     def move(self, row: int, last: int, now: int) -> None:
-        """Move the counts of a row to another domain."""
+        """Move the pods counted on a node row to another domain."""
         amount = sum(sign * tally.at.get(row, 0) for tally, sign in self.parts)
         if last != NOWHERE:
             self.counts[last] -= amount
@@ -181,7 +182,7 @@ class DomainCounter:
         self.ticks += 1
 
     def drop(self) -> None:
-        """Remove the counter from its region and tallies."""
+        """Remove the counter from its region and tallies, which no longer update it."""
         del self.region.counters[self]
         for tally, sign in self.parts:
             tally.counters.remove((self, sign))
@@ -194,6 +195,6 @@ def padded(ids: IdArray, length: int, value: int) -> IdArray:
 
 
 def widened(counts: IntArray, size: int) -> IntArray:
-    """Extend counts to `size` domains, with the entry for no domain at the end."""
+    """Extend an array over domains to `size` domains, with the entry for no domain at the end."""
     missing = size + 1 - len(counts)
     return np.concatenate([counts, np.zeros(missing, dtype=np.int64)]) if missing > 0 else counts

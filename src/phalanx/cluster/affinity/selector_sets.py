@@ -1,4 +1,4 @@
-"""Match sets: the pods that constraints on other pods select, and the number of these pods per row.
+"""Match sets: the pods that constraints on other pods select, and the number of these pods per node row.
 
 A *match set* is the set of pods that all of some selections match. Pods with equal labels, or with labels that
 differ only where no selector looks, are equivalent: the relevant part of a pod is its *affinity profile*, which
@@ -74,7 +74,7 @@ class SelectorMatchSet:
 
     @property
     def minds(self) -> bool:
-        """Whether any pod has an affinity or anti-affinity term for the set."""
+        """Whether any pod has an affinity or anti-affinity term that selects the match set."""
         return bool(self.repelling or self.drawing or self.leaning)
 
     def tallies(self) -> Iterator[Tally]:
@@ -119,19 +119,19 @@ class AffinityProfile:
 
     @property
     def restricts(self) -> bool:
-        """Whether the places of other pods matter to these pods."""
+        """Whether the nodes of other pods matter to pods of this profile."""
         if not self.matching_sets:
             return self._has_constraints
         return self._has_constraints or any(match_set.minds for match_set in self.matching_sets)
 
     @property
     def may_unblock_others(self) -> bool:
-        """Whether such a pod, once placed, can open nodes for other pods."""
+        """Whether a pod of this profile, once placed, can make nodes feasible for other pods."""
         return bool(self.matching_sets) and any(match_set.wanted for match_set in self.matching_sets)
 
     @property
     def may_be_unblocked(self) -> bool:
-        """Whether further placed pods can open nodes for these pods."""
+        """Whether further placed pods can make nodes feasible for pods of this profile."""
         return bool(self.peers.affinity) or any(constraint.required for constraint in self.peers.spread)
 
     @property
@@ -148,11 +148,11 @@ class AffinityProfile:
         )
 
     def add(self, rows: Iterable[int], sign: int) -> None:
-        """Add (sign 1) or remove (sign -1) one such pod on each of the rows."""
+        """Add (sign 1) or remove (sign -1) one pod of this profile on each of the node rows."""
         self._add(self.tallies, rows, sign)
 
     def mark_terminating(self, row: int, sign: int) -> None:
-        """Mark one such pod on a row as terminating (sign 1), or no longer (sign -1)."""
+        """Mark one pod of this profile on a node row as terminating (sign 1), or no longer (sign -1)."""
         self._add(self.terminating_tallies, (row,), sign)
 
     def _add(self, tallies: list[tuple[Tally, int]], rows: Iterable[int], sign: int) -> None:
@@ -175,7 +175,7 @@ class Inclusion(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class _Statement:
-    """Constraints of pods: the number of pods with them, and the match sets that they select."""
+    """The same constraints of several pods: the number of pods with them, and the match sets that they select."""
 
     __slots__ = ("match_sets", "users")
 
@@ -185,7 +185,7 @@ class _Statement:
 
 
 class AffinityIndex:
-    """Match sets in use, and the places of their pods.
+    """Match sets in use, and the nodes of their pods.
 
     `shape` is incremented when the places of further pods become relevant. Methods that process changes return the
     uids of pods with a possibly changed profile.
@@ -215,7 +215,7 @@ class AffinityIndex:
     # pods
 
     def enter(self, pod: Pod) -> None:
-        """Add a pod with its labels."""
+        """Add a pod with its labels to the match sets."""
         self._pods.setdefault(pod.namespace, {})[pod.uid] = pod.labels
         if self._members:
             labels = dict(pod.labels)
@@ -224,7 +224,7 @@ class AffinityIndex:
                     members.setdefault((pod.namespace, labels[key]), {})[pod.uid] = None
 
     def leave(self, pod: Pod) -> None:
-        """Remove a pod, also before a change of its labels."""
+        """Remove a pod from the match sets, also before a change of its labels."""
         known = self._pods[pod.namespace]
         del known[pod.uid]
         if not known:
@@ -304,7 +304,7 @@ class AffinityIndex:
     # Constraints
 
     def state(self, peers: Peers) -> list[str]:
-        """Count one more pod with these constraints."""
+        """Count one more pod with these constraints on other pods."""
         if peers is NO_PEERS or peers == NO_PEERS:
             return []
         statement = self._statements.get(peers)
@@ -340,7 +340,7 @@ class AffinityIndex:
             self.shape += 1
 
     def withdraw(self, peers: Peers) -> list[str]:
-        """Count one pod less with these constraints."""
+        """Count one pod less with these constraints on other pods."""
         if peers == NO_PEERS:
             return []
         statement = self._statements[peers]
@@ -368,7 +368,7 @@ class AffinityIndex:
         return match_set
 
     def _sweep(self) -> list[str]:
-        """Discard the unused match sets."""
+        """Remove the match sets that no constraint uses."""
         touched: dict[str, None] = {}
         for whom, match_set in self._idle.items():
             touched.update(dict.fromkeys(self._pods_of(match_set)))
@@ -394,7 +394,8 @@ class AffinityIndex:
     # Selection
 
     def _traits(self, match_set: SelectorMatchSet) -> list[tuple[str, ...]]:
-        """Return the traits of the requirement that the fewest match sets share."""
+        """Return the (namespace, key, value) traits of that requirement of a match set that the fewest match sets
+        share."""
         first = match_set.whom[0]
         if first.selector is None:
             return []
@@ -423,7 +424,7 @@ class AffinityIndex:
         self._members[key] = members
 
     def _pods_of(self, match_set: SelectorMatchSet) -> Iterator[str]:
-        """Yield the pods of a match set."""
+        """Yield the uids of the pods in a match set."""
         for trait in match_set.traits:
             spaces = list(self._pods) if trait[0] == _ANYWHERE else [trait[0]]
             for space in spaces:
@@ -462,7 +463,7 @@ class AffinityIndex:
 
 
 def whom_of(peers: Peers) -> list[Whom]:
-    """Return all sets that the constraints select, each once."""
+    """Return all sets of pods that the constraints select, each once."""
     sets: dict[Whom, None] = {}
     for term in (*peers.affinity, *peers.anti, *(preferred.term for preferred in peers.preferred)):
         sets[term.whom,] = None
@@ -473,12 +474,12 @@ def whom_of(peers: Peers) -> list[Whom]:
 
 
 def required_affinity_whom(peers: Peers) -> Whom:
-    """Return the selections of required affinity: a pod counts only if all terms match it."""
+    """Return the selections of a pod's required affinity as one: another pod counts only if all terms match it."""
     return tuple(dict.fromkeys(term.whom for term in peers.affinity))
 
 
 def wanted_of(peers: Peers) -> list[Whom]:
-    """Return the sets of which a further pod in the right domain can unblock this pod."""
+    """Return the sets of pods of which one more in the right domain can make nodes feasible for this pod."""
     sets: list[Whom] = [(constraint.whom,) for constraint in peers.spread if constraint.required]
     if peers.affinity:
         sets.append(required_affinity_whom(peers))

@@ -1,4 +1,4 @@
-"""Effect of other pods on the feasibility and scores of one class's nodes, per topology domain.
+"""Effect of other pods on the feasibility and scores of nodes for one pod class, per topology domain.
 
 The rules are those of kube-scheduler 1.36's plugins PodTopologySpread and InterPodAffinity. Results are per domain
 of a node label: arrays over domains have an additional last entry for nodes without the label, so that indexing
@@ -39,7 +39,7 @@ class SpreadConstraint:
         self.own = own
 
     def least(self) -> int:
-        """Return the lowest count of an eligible domain."""
+        """Return the lowest number of selected pods in an eligible domain."""
         present = self.counter.region.present[:-1] > 0
         eligible = int(np.count_nonzero(present))
         if eligible < self.rule.min_domains:
@@ -47,11 +47,11 @@ class SpreadConstraint:
         return int(self.counter.counts[:-1][present].min()) if eligible else UNLIMITED
 
     def most(self) -> int:
-        """Return the highest count of a domain that admits one more pod."""
+        """Return the highest number of selected pods in a domain that admits one more pod."""
         return self.rule.max_skew - self.own + self.least()
 
     def open(self) -> BoolArray:
-        """Return bool[domains + 1]: domains that admit one more pod."""
+        """Return bool[domains + 1]: domains that admit one more pod under this spread constraint."""
         is_open: BoolArray = self.counter.counts <= self.most()
         is_open[-1] = False
         return is_open
@@ -69,7 +69,7 @@ class RequiredAffinity:
 
     @property
     def begins(self) -> bool:
-        """Whether no selected pod exists yet, and none is needed."""
+        """Whether the pod can be the first of a series: no selected pod exists yet, and none is needed."""
         return self.own and not any(counter.counts.any() for counter in self.counters)
 
     def open(self) -> list[tuple[LabelDomains, BoolArray]]:
@@ -83,7 +83,7 @@ class RequiredAffinity:
 
 
 class AffinityState:
-    """All affinity data of one class, valid for the index's `shape`."""
+    """All data of one pod class about other pods, valid for the index's `shape`."""
 
     __slots__ = (
         "affinity",
@@ -139,7 +139,7 @@ class AffinityState:
                 self.preferred.append((index.counter(key, (tally, 1)), 1, True))
 
     def counters(self) -> list[DomainCounter]:
-        """Return all counters that the state depends on."""
+        """Return all counters of pods that the state depends on."""
         counters = [constraint.counter for constraint in (*self.spread, *self.soft_spread)]
         counters += self.affinity.counters if self.affinity is not None else []
         return [
@@ -150,7 +150,7 @@ class AffinityState:
         ]
 
     def ticks(self) -> int:
-        """Return a number that changes with every change of a count."""
+        """Return the sum of the counters' `ticks`: it changes with every change of a count."""
         return sum(counter.ticks for counter in self.counters())
 
     def gates(self, spread: bool = True, affinity: bool = True) -> list[tuple[LabelDomains, BoolArray]]:
@@ -186,7 +186,7 @@ class AffinityState:
 
 
 def through(gates: list[tuple[LabelDomains, BoolArray]], rows: Rows) -> BoolArray:
-    """Return bool[rows]: open in all of the gates, of which there is at least one."""
+    """Return bool[rows]: node rows that are open in all of the gates, of which there is at least one."""
     (domains, mask), *further_gates = gates
     is_open: BoolArray = mask[domains.ids[rows]]
     for domains, mask in further_gates:
@@ -195,7 +195,8 @@ def through(gates: list[tuple[LabelDomains, BoolArray]], rows: Rows) -> BoolArra
 
 
 def shunned(counter: DomainCounter) -> BoolArray:
-    """Return bool[domains + 1]: domains without a counted pod; nodes without a domain are open."""
+    """Return bool[domains + 1]: domains without a counted pod, as anti-affinity requires; nodes without a domain
+    are open."""
     return counter.counts <= 0
 
 
@@ -214,7 +215,7 @@ def _spread_constraint(
 
 
 def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
-    """Return the required labels: a node counts only if it has those of all constraints of a kind."""
+    """Return the node labels that the constraints of one kind require: a node counts only if it has all of them."""
     return tuple(sorted({rule.key for rule in rules if rule.required is required and not rule.lenient}))
 
 
@@ -225,7 +226,8 @@ def _labelled(constraint: SpreadConstraint) -> BoolArray:
 
 
 def _even(constraint: SpreadConstraint) -> BoolArray:
-    """Return the domains with an acceptable skew; nodes without the label have another reason."""
+    """Return the domains in which one more pod keeps the skew acceptable; nodes without the label have another
+    reason."""
     mask = constraint.open()
     mask[-1] = True
     return mask

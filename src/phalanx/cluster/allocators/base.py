@@ -1,5 +1,5 @@
-"""Interface of node allocators: things beside amounts that pods reserve one by one, such as ports, volumes,
-devices."""
+"""Interface of node allocators: bookkeeping of things beside amounts that pods reserve one by one, such as ports,
+volumes, devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_ALTERNATIVES = Alternatives()
 
 
 class NodeAllocator(Protocol):
-    """Bookkeeping of one kind of thing; implementations inherit the methods that do not apply to them.
+    """Bookkeeping of one kind of things on nodes; implementations inherit the methods that do not apply to them.
 
     A placed pod reserves from the allocators that concern its class; the result is stored in `PodRecord.allocated`,
     by the allocator's name, until the pod is gone. Every reservation or release records the affected rows in
@@ -43,16 +43,17 @@ class NodeAllocator(Protocol):
     changes: ChangeLog
 
     def concerns(self, pod_class: PodClass) -> bool:
-        """Return whether pods of the class need this kind; constant for a class."""
+        """Return whether pods of the class need things of this kind; constant for a class."""
         ...
 
     def shared(self, pod_class: PodClass) -> bool:
-        """Return whether a copy on one row can change the copies on other rows (then pods are placed one by
-        one)."""
+        """Return whether a placed pod on one row can change the number of further pods on other rows (then pods are
+        placed one by one)."""
         return False
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
-        """Return int64[rows]: the number of further copies per row; UNLIMITED_COPIES means no limit."""
+        """Return int64[rows]: the number of further pods of the class that each row admits; UNLIMITED_COPIES means
+        no limit."""
         ...
 
     def undercounts(self, pod_class: PodClass) -> bool:
@@ -64,8 +65,8 @@ class NodeAllocator(Protocol):
         return self.copies(pod_class, rows)
 
     def take(self, pod: Pod, row: int) -> object | None:
-        """Choose and reserve the things of a pod on a feasible row; None for nothing. Without a choice, the
-        result is that of `observed`."""
+        """Choose and reserve the things of a pod on a feasible row; None for nothing. Without a choice, the result
+        is that of `observed`."""
         return self.observed(pod, row)
 
     @property
@@ -84,19 +85,20 @@ class NodeAllocator(Protocol):
         return NO_ALTERNATIVES
 
     def observed(self, pod: Pod, row: int) -> object | None:
-        """Record the things of a pod that occupies a row, as the API shows them; None for nothing."""
+        """Record the things that a pod on a row holds, as the API shows them; None for nothing."""
         ...
 
     def book(self, allocated: object, row: int, sign: int) -> None:
-        """Record exactly this allocation (sign 1), or release it (sign -1)."""
+        """Record exactly this allocation on a row (sign 1), or release it (sign -1)."""
         ...
 
     def refuse(self, pod_class: PodClass) -> str | None:
-        """Return the reason why the class fits no node in any state; None if it can fit."""
+        """Return the reason why pods of the class fit no node, whatever its state; None if they can fit."""
         return None
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
-        """Return (kube-scheduler's reason, bool[rows] excluded by it)."""
+        """Return the reasons of kube-scheduler why rows are infeasible for the class, each with bool[rows] that it
+        excludes."""
         ...
 
     def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
@@ -108,11 +110,11 @@ class NodeAllocator(Protocol):
         return ()
 
     def lingers(self, uid: str) -> bool:
-        """Return whether a removed pod still holds something, as far as the API shows."""
+        """Return whether a removed pod still holds things of this kind, as far as the API shows."""
         return False
 
     def node_added(self, row: int) -> None:
-        """Process a new node of a row, or a change of its labels or resources."""
+        """Process a new node on a row, or a change of its labels or resources."""
         self.changes.note(row)
 
     def node_removed(self, row: int) -> None:
@@ -120,5 +122,6 @@ class NodeAllocator(Protocol):
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
-        """Apply an `AllocatorFact`. Return whether it can make room for any pod."""
+        """Process a change of supply or use that the intake reports (`AllocatorFact`). Return whether any pod can
+        fit now that did not before."""
         raise TypeError(f"{self.name}: unexpected fact {fact!r}")

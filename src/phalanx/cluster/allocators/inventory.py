@@ -1,4 +1,4 @@
-"""Inventory of the things that the pods of each row hold."""
+"""Inventory of the things, such as ports or disks, that the pods of each row hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Inventory(Generic[K, T]):
         return self._rows.get(key, Counter()).keys()
 
     def count(self, row: int, things: Iterable[T], sign: int) -> None:
-        """Add (sign 1) or remove (sign -1) the things of one pod."""
+        """Add (sign 1) or remove (sign -1) the things that one pod holds on a row."""
         for thing in things:
             _count(self._held, row, thing, sign)
             _count(self._rows, self._key(thing), row, sign)

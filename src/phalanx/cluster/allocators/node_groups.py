@@ -24,14 +24,15 @@ NODE_GROUPS = "node-groups"
 
 
 class NodeGroupShare(msgspec.Struct, frozen=True):
-    """A pod's part of its queue's amounts in a node group."""
+    """A pod's requests, as part of its queue's usage of a node group."""
 
     queue: str
     amounts: Requests
 
 
 class NodeGroups(NodeAllocator):
-    """Amounts of pods in queues with limits, by row and by group; a node that changes its group moves them along.
+    """Usage of node groups by queues with limits, by row and by group; a node that changes its group moves its
+    usage along.
 
     The limits come with the classes of the pods (`PoolRule.limits`).
     """
@@ -120,7 +121,7 @@ class NodeGroups(NodeAllocator):
         self.changes.note(row)
 
     def _note(self, group: str) -> None:
-        """Record that all nodes of a group have other copies now."""
+        """Record that the number of further pods has changed on all nodes of a group."""
         rows = self._rows.get(group, ())
         self.changes.note_all(rows)
         self._nodes.changes.note_all(rows)

@@ -22,7 +22,7 @@ TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
 class Ports(NodeAllocator):
-    """Tracks host ports; several pods can hold the same one (bound by other schedulers)."""
+    """Tracks host ports of nodes; several pods can hold the same one (bound by other schedulers)."""
 
     name = PORTS
 
@@ -32,14 +32,14 @@ class Ports(NodeAllocator):
         self._held = Inventory[tuple[int, str], HostPort](lambda port: (port.port, port.protocol))
 
     def taken(self, row: int) -> dict[HostPort, int]:
-        """Return the number of holding pods by port."""
+        """Return the number of pods of a row that hold each port."""
         return dict(self._held.at(row))
 
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.host_ports)
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
-        """Return at most one copy: a second one would conflict with the first."""
+        """Return at most one further pod per row: a second one would conflict with the first."""
         return np.where(self._free(pod_class.host_ports, rows), 1, 0)
 
     def observed(self, pod: Pod, row: int) -> object | None:
@@ -56,7 +56,7 @@ class Ports(NodeAllocator):
         return [(TAKEN, ~self._free(pod_class.host_ports, rows))]
 
     def _free(self, ports: tuple[HostPort, ...], rows: Rows) -> BoolArray:
-        """Return bool[rows]: rows without a conflict for any of the ports."""
+        """Return bool[rows]: rows on which no pod holds any of the ports."""
         if isinstance(rows, slice):
             free = np.ones(self._nodes.capacity, dtype=np.bool_)
             suspects = {row for port in ports for row in self._held.rows((port.port, port.protocol))}

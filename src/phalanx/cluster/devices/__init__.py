@@ -1,1 +1,1 @@
-"""Devices that pods claim, share, or receive with their CPUs."""
+"""Devices that pods request by ResourceClaim, share, or receive with their CPUs."""

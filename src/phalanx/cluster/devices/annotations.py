@@ -1,4 +1,4 @@
-"""Annotations with a pod's cards that its binding writes, in the formats of the device plugins.
+"""Annotations with a pod's shared GPUs that its binding writes, in the formats of the device plugins.
 
 Keys and formats are those of volcano-vgpu-device-plugin for vGPU, of volcano-sh/devices for the first GPU sharing,
 and of koordlet for Koordinator (apis/extension/device_share.go).
@@ -35,7 +35,8 @@ Shares = tuple[tuple[CardHold, ...], ...]
 def annotations_of(
     need: DeviceNeed, shares: Shares, node: str, totals: Mapping[str, int], now: float
 ) -> tuple[tuple[str, str], ...]:
-    """Return the annotations; `totals` is the memory of each card of the node, by id."""
+    """Return the annotations that give a pod its shared GPUs; `totals` is the memory of each GPU of the node, by
+    id."""
     match need.family:
         case Family.VGPU:
             return _vgpu(shares, node, int(now))
@@ -46,7 +47,7 @@ def annotations_of(
 
 
 def _vgpu(shares: Shares, node: str, now: int) -> tuple[tuple[str, str], ...]:
-    """Return vGPU annotations: `;` separates containers, `:` ends cards; the plugin clears
+    """Return a pod's vGPU annotations: `;` separates containers, `:` ends GPUs; the plugin clears
     `devices-to-allocate`."""
     cards = ";".join("".join(map(_vgpu_card, share)) for share in shares)
     return (
@@ -69,7 +70,8 @@ def _gpu_share(shares: Shares, now: float) -> tuple[tuple[str, str], ...]:
 
 
 def _koordinator(need: DeviceNeed, shares: Shares, totals: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    """Return Koordinator's annotation, with the memory in bytes and as a percentage of the card."""
+    """Return Koordinator's annotation with a pod's GPUs, with the memory in bytes and as a percentage of the
+    GPU."""
     percents = [share.percent for share in need.shares]
     cards = []
     for percent, share in zip(percents, shares, strict=True):

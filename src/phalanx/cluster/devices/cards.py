@@ -1,4 +1,4 @@
-"""Selection of cards for pods, for many nodes at once."""
+"""Selection of shared GPUs for pods, for many nodes at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Deal = tuple[tuple[int, int], ...]
 
 
 class CardPolicy(enum.StrEnum):
-    """Choice among the cards with enough room for a container; among equal ones the first."""
+    """Choice among the shared GPUs with enough room for a container; among equal ones the first."""
 
     LAST = ""  # the last one on the node
     BINPACK = "binpack"  # the one with the most memory in use
@@ -64,7 +64,7 @@ class Hand:
         self._users = users
 
     def copies(self) -> IntArray:
-        """Return int64[rows]: the number of copies that fit one after the other; at most MOST_COPIES."""
+        """Return int64[rows]: the number of further pods that fit one after the other; at most MOST_COPIES."""
         shares = self._need.shares
         if len(shares) == 1 and shares[0].count == 1:
             return self._copies_of_one(shares[0])
@@ -178,7 +178,8 @@ class Hand:
         self._users[0, column] += sign
 
     def _copies_of_one(self, share: CardShare) -> IntArray:
-        """Return the copies if each uses one card: the order is irrelevant, and each card counts for itself."""
+        """Return the number of further pods per row if each uses one GPU: the order is irrelevant, and each GPU
+        counts for itself."""
         memory = self._asked(share)
         free_slots = self._slots - self._users
         with np.errstate(divide="ignore"):
@@ -195,15 +196,15 @@ class Hand:
         return total
 
     def _asked(self, share: CardShare) -> IntArray:
-        """Return int64[rows, cards]: the memory that a share uses on each card."""
+        """Return int64[rows, cards]: the memory that a container's share uses on each GPU."""
         if share.percent:
             result: IntArray = self._memory * share.percent // FULL
             return result
         return np.full(self._memory.shape, share.memory, dtype=np.int64)
 
     def _fits(self, share: CardShare, memory: IntArray) -> BoolArray:
-        """Return the cards with enough room. A Volcano card is exclusive with all cores, and full once its cores
-        are."""
+        """Return the GPUs with enough room for a container's share. A Volcano GPU is exclusive with all cores, and
+        full once its cores are."""
         fits: BoolArray = self.serves & ~self._closed & (self._users < self._slots)
         fits &= self._memory - self._used_memory >= memory
         fits &= self._used_cores + share.cores <= FULL
@@ -214,7 +215,7 @@ class Hand:
         return fits
 
     def _choose(self, fits: BoolArray) -> ColumnArray:
-        """Return one column per row; undefined for rows without a suitable card."""
+        """Return the chosen GPU's column for each row; undefined for rows without a suitable GPU."""
         match self._policy:
             case CardPolicy.BINPACK:
                 columns: ColumnArray = np.where(fits, self._used_memory, -1).argmax(axis=1)
@@ -227,7 +228,8 @@ class Hand:
         return columns
 
     def _lots(self) -> IntArray:
-        """Return int64[rows, cards]: pseudo-random numbers (a multiplicative hash of the use of the row)."""
+        """Return int64[rows, cards]: pseudo-random numbers by which equal GPUs are chosen (a multiplicative hash of
+        the use of the row)."""
         whole = (self._used_memory * _SPREADER + self._users).sum(axis=1, keepdims=True)
         mixed = (whole + np.arange(self._memory.shape[1])) * _MIXER % _PRIME
         result: IntArray = mixed * mixed % _PRIME
@@ -245,6 +247,6 @@ class Hand:
 
 
 def some(cards: BoolArray) -> BoolArray:
-    """Return bool[rows]: rows with any True of [rows, cards]."""
+    """Return bool[rows]: rows on which any GPU of bool[rows, cards] is True."""
     result: BoolArray = np.logical_or.reduce(cards, axis=1)
     return result

@@ -1,4 +1,4 @@
-"""Writes to resource claims that precede a pod's binding."""
+"""Writes to ResourceClaims that precede a pod's binding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from phalanx.model.text.decoding import decode_json
 def reservation(
     entry: Entry | None, pod: Pod, gang: Gang | None, key: str, allocation: ClaimResult | None, fault: str
 ) -> AllocateClaim | None:
-    """Return the write for an existing claim; None if the API shows all of it already."""
+    """Return the write that allocates and reserves an existing ResourceClaim for a pod; None if the API shows all
+    of it already."""
     name = key.partition("/")[2]
     fact = entry.fact if entry is not None else None
     if fact is None:
@@ -41,7 +42,8 @@ def reservation(
 
 
 def creation(pod: Pod, need: ClaimNeed, allocation: ClaimResult | None, fault: str) -> AllocateClaim | None:
-    """Return the creation of a claim for extended resources, as kube-scheduler does; None without devices."""
+    """Return the creation of the ResourceClaim for a pod's extended resources, as kube-scheduler does; None without
+    devices."""
     if allocation is None and not fault:
         return None
     body = decode_json(allocation.document) if allocation is not None else {}
@@ -82,8 +84,8 @@ def creation(pod: Pod, need: ClaimNeed, allocation: ClaimResult | None, fault: s
 
 
 def _owner(pod: Pod, gang: Gang | None, claim: Claim) -> GroupRef | None:
-    """Return the native PodGroup as the claim's consumer in place of its members; None if each member is a
-    consumer."""
+    """Return the native PodGroup that the ResourceClaim names as its consumer in place of its members; None if each
+    member is a consumer."""
     if gang is None or gang.source is None or not gang.rules.native:
         return None
     if claim.group != gang.source.name and all(entry.claim != claim.name for entry in gang.claims):

@@ -1,4 +1,4 @@
-"""Allocator of claimed devices (resource.k8s.io): their users, and the number of further claims per node.
+"""Allocator of devices by ResourceClaim (resource.k8s.io): their users, and the number of further claims per node.
 
 A device belongs to a claim, and the claim to pods. An allocation that the API shows is in use, whoever decided it
 and whether or not its pods are known; our own decision is in use from that moment on. An allocated claim remains
@@ -59,7 +59,7 @@ _MOST_INQUIRIES = 64
 
 
 class DeviceClaims(NodeAllocator):
-    """Tracks the supply and the use of devices, and a count per row for each kind of claims."""
+    """Tracks the supply and the use of devices, and a count per row for each kind of ResourceClaims."""
 
     name = CLAIMS
 
@@ -230,7 +230,7 @@ class DeviceClaims(NodeAllocator):
         return reasons
 
     def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
-        """Return one write per claim, except for claims that the API shows completely."""
+        """Return one write per ResourceClaim of the pod, except for claims that the API shows completely."""
         assert isinstance(allocated, Taken)
         needs = pod.pod_class.claims
         writes = (
@@ -293,7 +293,7 @@ class DeviceClaims(NodeAllocator):
         return any(uid not in self._entries[key].users for key in self._reserved.get(uid, ()))
 
     def _recount(self, key: str, entry: Entry) -> None:
-        """Record a changed allocation in use, and the rows that pods of the claim can use now."""
+        """Record a changed allocation in use, and the rows that pods of the ResourceClaim can use now."""
         last, now = entry.counted, entry.holds
         if last != now:
             pools: set[PoolId] = set()
@@ -309,8 +309,8 @@ class DeviceClaims(NodeAllocator):
             self._entries.pop(key, None)
 
     def _forget_user(self, key: str, uid: str, _: object) -> None:
-        """Forget a temporarily removed user for good: an allocation of the API stays in use until the API
-        changes."""
+        """Forget a user of a ResourceClaim for good that was removed temporarily: an allocation of the API stays in
+        use until the API changes."""
         entry = self._entries.get(key)
         if entry is not None and entry.away.pop(uid, None) is not None:
             self._recount(key, entry)
@@ -319,8 +319,8 @@ class DeviceClaims(NodeAllocator):
         return not claim or self._decided(claim, also_known=True) is None
 
     def _decided(self, key: str, also_known: bool = False) -> ClaimResult | None:
-        """Return our decision for a claim that is not allocated in the API yet (with `also_known`, also the
-        API's)."""
+        """Return the allocation that the scheduler chose for a ResourceClaim that has none in the API yet (with
+        `also_known`, also the API's)."""
         entry = self._entries.get(key)
         if entry is None or (not also_known and entry.fact is not None and entry.fact.allocation is not None):
             return None
@@ -368,7 +368,8 @@ class DeviceClaims(NodeAllocator):
     def _at_row(
         self, standing: ClassStanding, row: int
     ) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
-        """Return the claims to allocate on a row, and the extended resources that its kubelet offers as amounts."""
+        """Return the ResourceClaims of a class to allocate on a row, and the extended resources that the row's
+        kubelet offers as amounts."""
         plain = tuple(
             (need.resource, need.amount) for need in standing.extended if self._offered(need.resource, row) > 0
         )
@@ -398,7 +399,7 @@ class DeviceClaims(NodeAllocator):
         return np.array(counts, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
 
     def _fault(self, standing: ClassStanding, row: int) -> str:
-        """Return the reason why a row admits no copy; "" if it admits one."""
+        """Return the reason why a row admits no pod of the class; "" if it admits one."""
         specs, plain = self._at_row(standing, row)
         for resource, amount in plain:
             if self._idle_plain(resource, row) < amount:
@@ -449,7 +450,7 @@ class DeviceClaims(NodeAllocator):
         return changed
 
     def _supply_changed(self, nodes: set[str] | None) -> bool:
-        """Process changed slices of the nodes (None: any node). Return whether any node is affected."""
+        """Process changed ResourceSlices of the nodes (None: any node). Return whether any node is affected."""
         if nodes is None:
             rows = self._nodes.rows().tolist()
         else:
@@ -461,8 +462,8 @@ class DeviceClaims(NodeAllocator):
         return nodes is None or bool(nodes)
 
     def _note_errors(self) -> None:
-        """Record all rows when an error begins or ends, since an error for one device fails the claim
-        everywhere."""
+        """Record all rows as changed when an error begins or ends, since an error for one device fails the
+        ResourceClaim everywhere."""
         for fresh, inquiry in list(self._inquiries.items()):
             last = inquiry.error
             if not inquiry.question.fault:
@@ -481,10 +482,11 @@ class DeviceClaims(NodeAllocator):
         self.changes.note_all(self._rows_of(names))
 
     def _rows_of(self, nodes: Iterable[str]) -> list[int]:
-        """Return the rows of known nodes, in a deterministic order."""
+        """Return the rows of the named nodes that are known, in a deterministic order."""
         return [row for row in map(self._nodes.row, sorted(nodes)) if row >= 0]
 
     @staticmethod
     def _is_joint(entry: Entry) -> bool:
-        """Return whether classes name the claim: it can have several pods, or restricts the nodes of its pod."""
+        """Return whether pod classes name the ResourceClaim: it can have several pods, or restricts the nodes of
+        its pod."""
         return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)

@@ -1,4 +1,4 @@
-"""Claims in the allocator of devices."""
+"""ResourceClaims in the allocator of devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.model.devices.claims import Claim, ClaimResult
 
 
 class Taken:
-    """Claims of a pod, by key, each with our allocation (None: it was allocated before). `plain` are its
+    """ResourceClaims of a pod, by key, each with our allocation (None: it was allocated before). `plain` are its
     extended resources as amounts, on a node that offers them so."""
 
     __slots__ = ("__weakref__", "claims", "fault", "plain", "uid")
@@ -40,14 +40,14 @@ class Entry:
 
     @property
     def allocation(self) -> ClaimResult | None:
-        """Its allocation, or the decided one."""
+        """Allocation of the ResourceClaim: that of the API, or the one that the scheduler chose."""
         if self.fact is not None and self.fact.allocation is not None:
             return self.fact.allocation
         return next((allocation for allocation in self.users.values() if allocation is not None), None)
 
     @property
     def holds(self) -> ClaimResult | None:
-        """The allocation in use, without temporarily removed users."""
+        """The claim's allocation in use: None if it has no user beside temporarily removed ones."""
         fact = self.fact
         if fact is not None and fact.allocation is not None and fact.consumers and self.away:
             return None if self.away.keys() >= set(fact.consumers) and not self.users else fact.allocation

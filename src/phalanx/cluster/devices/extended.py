@@ -1,4 +1,4 @@
-"""Status of a class with claims: the claims and extended resources that are not allocated yet."""
+"""Standing of a pod class with ResourceClaims: the claims and extended resources that are not allocated yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards of an observed pod: its share of the node's cards, as far as its annotations are trustworthy."""
+"""Shared GPUs of an observed pod: its share of the node's GPUs, as far as its annotations are trustworthy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shares = tuple[tuple[CardHold, ...], ...]
 
 
 class Held(msgspec.Struct, eq=False):
-    """Parts of cards that are recorded for an observed pod.
+    """Parts of shared GPUs that are recorded for an observed pod.
 
     The owner of a pod can edit its annotations. So `claimed` (from the annotations) only selects cards of the node:
     the amount of each is the pod's request (`need`). Shares without a valid card are assigned to the card with the
@@ -29,7 +29,7 @@ class Held(msgspec.Struct, eq=False):
     settled: bool = False
 
     def assign(self, cards: Iterable[Card], free: Callable[[str], int]) -> None:
-        """Assign the shares to the cards of the node; `free` returns the memory of a card that is not used by
+        """Assign the pod's shares to the GPUs of the node; `free` returns the memory of a GPU that is not used by
         others.
 
         Without known cards of the family, nothing changes.

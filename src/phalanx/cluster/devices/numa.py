@@ -60,7 +60,7 @@ class NumaNodes(NodeAllocator):
         return True
 
     def free(self, row: int) -> Counts:
-        """Return the free CPUs per NUMA node."""
+        """Return the free CPUs of a row per NUMA node."""
         topology = self._topologies[row]
         free = list(topology.free)
         for pinned in self._pinned.get(row, {}).values():
@@ -96,7 +96,7 @@ class NumaNodes(NodeAllocator):
         return pinned
 
     def observed(self, pod: Pod, row: int) -> object | None:
-        """Return the allocation that the pod would get, until the topology includes its actual one."""
+        """Return the CPUs that an observed pod would get, until the node's topology includes its actual ones."""
         return self.take(pod, row)
 
     def book(self, allocated: object, row: int, sign: int) -> None:
@@ -163,20 +163,20 @@ class NumaNodes(NodeAllocator):
         yield from row_numbers(rows, self._nodes.capacity).tolist()
 
     def _policy(self, pod_class: PodClass, row: int) -> NumaPolicy | None:
-        """Return the policy by which the row allocates CPUs to the class; None if it does not."""
+        """Return the NUMA policy by which the row allocates CPUs to pods of the class; None if it does not."""
         topology, requested = self._topologies.get(row), pod_class.numa
         if topology is None or not topology.pinned or topology.policy is NumaPolicy.NONE:
             return None
         return topology.policy if requested in (AS_THE_NODE, topology.policy) else None
 
     def _offer(self, pod_class: PodClass, row: int) -> int:
-        """Return the number of copies that the row admits."""
+        """Return the number of pods of the class that the row admits by its free CPUs."""
         if self._policy(pod_class, row) is None:
             return UNLIMITED_COPIES if pod_class.numa == AS_THE_NODE else 0
         return len(self._spans(pod_class, row))
 
     def _spans(self, pod_class: PodClass, row: int) -> Counts:
-        """Return the number of NUMA nodes of each further copy on the row."""
+        """Return the number of NUMA nodes that each further pod spans on the row."""
         policy = self._policy(pod_class, row)
         if policy is None:
             return ()
@@ -240,5 +240,5 @@ def _container(free: Counts, cpus: Counts, policy: NumaPolicy, count: int) -> Co
 
 
 def _widest(cpus: Counts, size: int) -> int:
-    """Return the maximum number of CPUs of `size` NUMA nodes."""
+    """Return the maximum number of CPUs that `size` NUMA nodes offer together."""
     return sum(sorted(cpus)[len(cpus) - size :])

@@ -1,4 +1,4 @@
-"""Allocator of shared cards: the parts of cards that pods use, and the selection for further pods."""
+"""Allocator of shared GPUs: the parts of GPUs that pods use, and the selection for further pods."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NO_CARD = 0
 
 
 class Given(msgspec.Struct, frozen=True):
-    """Parts of cards of a pod, by its shares; `group` is its gang ("" for a pod without one)."""
+    """Parts of shared GPUs that a pod uses, by its shares; `group` is its gang ("" for a pod without one)."""
 
     shares: tuple[tuple[CardHold, ...], ...]
     group: str = ""
 
 
 class _Use(msgspec.Struct):
-    """Use of one card by pods."""
+    """Use of one shared GPU by pods."""
 
     memory: int = 0
     cores: int = 0
@@ -46,7 +46,7 @@ class _Use(msgspec.Struct):
 
 
 class _Model(msgspec.Struct, frozen=True):
-    """Properties of a card, without its id, that determine the needs that it can serve."""
+    """Properties of a shared GPU, without its id, that determine which pods it can serve."""
 
     family: Family
     kind: str
@@ -54,7 +54,7 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class SharedDevices(NodeAllocator):
-    """Cards by row, in the order of their node.
+    """Shared GPUs by row, in the order of their node.
 
     `families` are those that the policy allocates, by `policy`. The cards of pods that another scheduler bound are
     recorded in any case, by card id, so cards can be added and removed independently. Unhealthy cards serve no pod.
@@ -89,14 +89,14 @@ class SharedDevices(NodeAllocator):
         self._users = np.zeros(shape, dtype=np.int64)
 
     def configure(self, families: Iterable[Family], policy: CardPolicy) -> None:
-        """Set the families that the policy allocates, and the choice of cards."""
+        """Set the families of GPU resources that the policy allocates, and the choice among GPUs."""
         self.families, self.policy = frozenset(families), policy
 
     def cards(self, row: int) -> tuple[Card, ...]:
         return self._cards.get(row, ())
 
     def use(self, row: int, family: Family, card: str) -> tuple[int, int, int]:
-        """Return (memory, cores, users) of one card."""
+        """Return the (memory, cores, pods) in use on one shared GPU."""
         use = self._uses.get(row, {}).get((family, card), _Use())
         return use.memory, use.cores, use.users
 
@@ -132,7 +132,7 @@ class SharedDevices(NodeAllocator):
         return copies
 
     def points(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray | None:
-        """Return float[rows, deepest]: the score of a row's cards for each further copy; None without a
+        """Return float[rows, deepest]: the score of a row's shared GPUs for each further pod; None without a
         preference."""
         need = _need(pod_class)
         if need.family not in self.families or self.policy in (CardPolicy.LAST, CardPolicy.RANDOM) or need.problem:
@@ -145,7 +145,7 @@ class SharedDevices(NodeAllocator):
         return result
 
     def idle_parts(self, rows: Rows, whole: int) -> IntArray:
-        """Return int64[rows, cards]: the idle part of each usable card, where `whole` parts are one card."""
+        """Return int64[rows, cards]: the idle part of each usable GPU, where `whole` parts are one GPU."""
         self._ensure(0, 0)
         memory = self._memory[rows]
         free_memory = np.where(self._model[rows] != _NO_CARD, memory - self._used_memory[rows], 0).clip(0)
@@ -298,7 +298,7 @@ class SharedDevices(NodeAllocator):
         held.assign(cards, lambda card: memory[card] - uses.get((family, card), _Use()).memory)
 
     def _assign_again(self, row: int) -> None:
-        """Assign the unsettled shares of a row again, after a change of its cards."""
+        """Assign the unsettled shares of a row's pods again, after a change of its GPUs."""
         for held in [entry for entry in self._held.get(row, {}).values() if not entry.settled]:
             self.book(held, row, -1)
             self._assign(held, row)
@@ -319,7 +319,7 @@ class SharedDevices(NodeAllocator):
     # Arrays
 
     def _totals(self, row: int) -> dict[str, int]:
-        """Return the memory of each card of a row."""
+        """Return the memory of each shared GPU of a row, by id."""
         return {card.id: card.memory for card in self._cards.get(row, ())}
 
     def _hand(self, need: DeviceNeed, row_list: np.typing.NDArray[np.intp], serves: BoolArray) -> Hand:
@@ -342,7 +342,7 @@ class SharedDevices(NodeAllocator):
         )
 
     def _serves(self, need: DeviceNeed, row_list: np.typing.NDArray[np.intp]) -> BoolArray:
-        """Return bool[rows, cards]: the cards that are suitable for the need."""
+        """Return bool[rows, cards]: the GPUs that are suitable for the pod's need."""
         self._ensure(0, 0)
         serves: BoolArray = self._models_for(need)[self._model[row_list]]
         if need.ids:
@@ -360,7 +360,7 @@ class SharedDevices(NodeAllocator):
         return result
 
     def _models_for(self, need: DeviceNeed) -> BoolArray:
-        """Return bool[models]: the models that are suitable for the need."""
+        """Return bool[models]: the GPU models that are suitable for the pod's need."""
         suitable = self._served.get(need)
         if suitable is None or len(suitable) != len(self._models) + 1:
             if len(self._served) >= _NEEDS:
@@ -407,7 +407,7 @@ class SharedDevices(NodeAllocator):
         self._nodes.changes.note(row)
 
     def _copy(self, row: int, key: tuple[Family, str], use: _Use) -> None:
-        """Update the arrays with the use of a card."""
+        """Update the arrays with the use of a shared GPU."""
         column = self._columns.get(row, {}).get(key)
         if column is not None:
             self._used_memory[row, column] = use.memory
@@ -415,7 +415,7 @@ class SharedDevices(NodeAllocator):
             self._users[row, column] = use.users
 
     def _ensure(self, row: int, width: int) -> None:
-        """Extend the arrays to all rows, and to `width` cards on each."""
+        """Extend the arrays to all rows, and to `width` GPUs on each."""
         rows, columns = self._model.shape
         more_rows, more = max(0, self._nodes.capacity - rows), max(0, width - columns)
         if not more_rows and not more:
@@ -435,7 +435,8 @@ def _need(pod_class: PodClass) -> DeviceNeed:
 
 
 def _suits(model: _Model, need: DeviceNeed) -> bool:
-    """Return whether a model is suitable; model names are compared without regard to case, as in Volcano."""
+    """Return whether a GPU model is suitable for a pod's need; model names are compared without regard to case, as
+    in Volcano."""
     if model.family is not need.family or (need.mode and model.mode != need.mode):
         return False
     kind = model.kind.upper()

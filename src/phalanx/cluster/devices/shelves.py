@@ -1,4 +1,4 @@
-"""Offers of each node for a kind of claims, updated row by row; equal nodes share one answer."""
+"""Devices that each node offers for a kind of ResourceClaims, updated row by row; equal nodes share one answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Near = Sequence[tuple[Pool, Sequence[Offer]]]
 
 
 class Laid(msgspec.Struct, frozen=True):
-    """A shelf with its devices by position. `fault` is the reason why the node cannot serve the question at all."""
+    """A node's shelf of devices by position. `fault` is the reason why the node cannot serve the ClaimQuestion at
+    all."""
 
     shelf: Shelf
     offers: tuple[Offer, ...]
@@ -40,7 +41,7 @@ class Laid(msgspec.Struct, frozen=True):
 
 
 class Inquiry:
-    """One question to all rows. `near` returns the usable pools of a row."""
+    """One ClaimQuestion to all rows. `near` returns the usable device pools of a row."""
 
     def __init__(
         self, question: ClaimQuestion, use: DeviceUse, changes: ChangeLog, near: Callable[[int], Near]
@@ -87,7 +88,7 @@ class Inquiry:
         return self._errors[min(self._errors)] if self._errors else ""
 
     def fault(self, row: int) -> str:
-        """Return the reason why a row cannot serve the question, other than too few devices, as of the last
+        """Return the reason why a row cannot serve the ClaimQuestion, other than too few devices, as of the last
         count."""
         return self._faults.get(row, "")
 

@@ -1,4 +1,4 @@
-"""Devices in use, and the number of claims that use them."""
+"""Devices in use, and the number of ResourceClaims that use them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.model.text.quantity import QuantityError
 
 
 class DeviceUse:
-    """Use of devices by allocations. An admin-access allocation does not use its device."""
+    """Use of devices by allocated ResourceClaims. An admin-access allocation does not use its device."""
 
     def __init__(self) -> None:
         self._taken: Counter[DeviceId] = Counter()
@@ -19,7 +19,7 @@ class DeviceUse:
         self._consumed: dict[DeviceId, Counter[str]] = {}
 
     def book(self, allocation: ClaimResult, sign: int) -> set[tuple[str, str]]:
-        """Add (sign 1) or remove an allocation; return the affected pools."""
+        """Add (sign 1) or remove (sign -1) a claim's allocation; return the affected device pools."""
         pools: set[tuple[str, str]] = set()
         for device in allocation.devices:
             if device.admin:
@@ -37,18 +37,18 @@ class DeviceUse:
         return pools
 
     def free(self, device: DeviceId) -> bool:
-        """Return whether no claim uses the device exclusively."""
+        """Return whether no ResourceClaim uses the device exclusively."""
         return device not in self._taken
 
     def shared(self, device: DeviceId) -> bool:
         return device in self._sharers
 
     def consumed(self, device: DeviceId, capacity: str) -> int:
-        """Return the consumed amount of a capacity in nano-units."""
+        """Return the amount of a device's capacity that claims consume, in nano-units."""
         return self._consumed[device][capacity] if device in self._consumed else 0
 
     def left(self, pool: Pool) -> dict[CounterId, int]:
-        """Return the remaining amounts of a pool's counters."""
+        """Return the remaining amounts of the counters of a device pool."""
         remaining = dict(pool.counters)
         for offer in pool.offers if remaining else ():
             if not self.free(offer.id) or self.shared(offer.id):

@@ -6,12 +6,12 @@ from phalanx.model.text.quantity import exact_quantity
 
 
 def nano(text: str) -> int:
-    """Return the quantity in nano-units, rounded away from zero. Raise QuantityError."""
+    """Return a quantity in nano-units, rounded away from zero. Raise QuantityError."""
     return exact_quantity(text).nano
 
 
 def written(amount: int) -> str:
-    """Return an amount of nano-units as a quantity."""
+    """Return an amount of nano-units as a Kubernetes quantity."""
     for suffix, power in (("", 9), ("m", 6), ("u", 3)):
         if amount % 10**power == 0:
             return f"{amount // 10**power}{suffix}"

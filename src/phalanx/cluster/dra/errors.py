@@ -1,7 +1,7 @@
-"""Errors in the requests of a claim."""
+"""Errors in the device requests of a ResourceClaim."""
 
 from __future__ import annotations
 
 
 class SelectorError(ValueError):
-    """Expression that is invalid, or that failed for a device."""
+    """CEL expression that is invalid, or that failed for a device."""

@@ -28,10 +28,10 @@ _LOOKS_AROUND = re.compile(r"[+{]|\b(?:exists|exists_one|all|map|filter|size|str
 
 
 class Program:
-    """One compiled expression."""
+    """One compiled CEL expression that selects devices."""
 
     def __init__(self, env: cel.Env, text: str) -> None:
-        """Compile an expression. Raise SelectorError."""
+        """Compile a CEL expression. Raise SelectorError."""
         if len(text) > LONGEST_EXPRESSION:
             raise SelectorError(f"CEL compile error: longer than {LONGEST_EXPRESSION} bytes")
         self._compiled = _compile(env, text)
@@ -42,7 +42,7 @@ class Program:
         self._looks_around = bool(_LOOKS_AROUND.search(_LITERAL.sub("''", text)))
 
     def sees(self, driver: str, device: Device) -> Hashable:
-        """Return the part of the device that can affect the result."""
+        """Return the part of the device on which the expression's result can depend."""
         if self._looks_around:
             return driver, device.shareable, device.attributes, device.capacity
         return (
@@ -71,7 +71,7 @@ class Program:
 
 
 def environment() -> cel.Env:
-    """Return the environment in which all expressions are compiled."""
+    """Return the environment in which all CEL expressions are compiled."""
     return cel.NewEnv(
         variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
         extensions=[

@@ -26,19 +26,19 @@ _LONGEST_LIST = 48
 
 
 def quantity(text: str) -> dict[str, str]:
-    """Parse a quantity. Raise QuantityError."""
+    """Return a quantity as the map that represents it in CEL. Raise QuantityError."""
     return {_QUANTITY: str(nano(text))}
 
 
 def semver(text: str, normalise: bool = False) -> dict[str, str]:
-    """Parse a semantic version. Raise ValueError."""
+    """Parse a semantic version, normalised first if `normalise` is True. Raise ValueError."""
     text = normalised(text) if normalise else text
     parse_version(text)
     return {_SEMVER: text}
 
 
 def kubernetes_functions() -> cel.CelExtension:
-    """Return the functions as an extension of a CEL environment."""
+    """Return Kubernetes' functions as an extension of a CEL environment."""
     return cel.CelExtension(
         "kubernetes",
         [

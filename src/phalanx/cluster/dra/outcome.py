@@ -1,4 +1,4 @@
-"""Allocations in the wire format of `ResourceClaim.status.allocation` (resource.k8s.io/v1)."""
+"""Allocations of ResourceClaims in the wire format of `ResourceClaim.status.allocation` (resource.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _allocation(
 
 
 def _share(claim: str, result: Mapping[str, Any]) -> str:
-    """Return a share id that is deterministic for a share of a claim."""
+    """Return a share id that is deterministic for the ResourceClaim and its request result."""
     text = "/".join((claim, result["request"], result["driver"], result["pool"], result["device"]))
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
 
@@ -96,7 +96,8 @@ def _toleration(toleration: DeviceToleration) -> dict[str, Any]:
 
 
 def _config(question: ClaimQuestion, part: ClaimPart, picks: tuple[Pick, ...]) -> list[dict[str, Any]]:
-    """Return the configuration: first of the classes, each once for all requests that use it, then of the claim."""
+    """Return the device configuration of a ResourceClaim: first of the classes, each once for all requests that use
+    it, then of the claim."""
     chosen = {pick.request: pick.alternative for pick in picks}
     by_class: dict[str, list[str]] = {}
     names: set[str] = set()
@@ -124,7 +125,7 @@ def _body(config: DeviceConfig) -> dict[str, Any]:
 
 
 def _node_selector(offers: Sequence[Offer], node: str) -> dict[str, Any] | None:
-    """Return the node selector for all devices together; None if they are usable everywhere."""
+    """Return the node selector for all allocated devices together; None if they are usable everywhere."""
     if any(offer.access.node or offer.device.binds_to_node for offer in offers):
         requirement = {"key": "metadata.name", "operator": "In", "values": [node]}
         return {"nodeSelectorTerms": [{"matchFields": [requirement]}]}

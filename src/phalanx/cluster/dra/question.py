@@ -1,4 +1,4 @@
-"""ClaimQuestion: the device requests of a pod's claims, resolved once for all nodes and equal pods."""
+"""ClaimQuestion: the device requests of a pod's ResourceClaims, resolved once for all nodes and equal pods."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class DraView(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A constraint: its column of `DraView.attributes`, and the (request, alternative) pairs of the claim to
-    which it applies."""
+    """A constraint on a claim's devices: its column of `DraView.attributes`, and the (request, alternative) pairs
+    of the claim to which it applies."""
 
     column: int
     distinct: bool
@@ -54,7 +54,8 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class ClaimPart(msgspec.Struct, frozen=True):
-    """One claim: its requests, each with the numbers of its asks (alternatives, best first), and its rules."""
+    """One ResourceClaim: its requests, each with the numbers of its asks (alternatives, best first), and its
+    rules."""
 
     spec: ClaimSpec
     requests: tuple[tuple[DeviceRequest, tuple[int, ...]], ...]
@@ -62,7 +63,8 @@ class ClaimPart(msgspec.Struct, frozen=True):
 
 
 class ClaimQuestion:
-    """Asks of several claims that are allocated together. `fault` is the reason why no node can satisfy them."""
+    """Device requests of several ResourceClaims that are allocated together. `fault` is the reason why no node can
+    satisfy them."""
 
     def __init__(
         self, specs: Sequence[ClaimSpec], classes: Mapping[str, DeviceClass], selectors: Selectors
@@ -79,7 +81,7 @@ class ClaimQuestion:
             self.fault = next(filter(None, map(self._complaint, self.asks)), "")
 
     def view(self, offer: Offer) -> DraView | None:
-        """Return the view of a device; None if no ask matches it."""
+        """Return the device as this ClaimQuestion sees it; None if no device request matches it."""
         if offer not in self._views:
             view = self._look(offer.id[0], offer)
             self._views[offer] = self._known.setdefault(view, view)
@@ -155,7 +157,7 @@ class ClaimQuestion:
         )
 
     def _selected(self, ask: DeviceAsk, driver: str, device: Device) -> bool:
-        """Return whether the ask's selectors match the device. Raise SelectorError."""
+        """Return whether the selectors of a device request match the device. Raise SelectorError."""
         for owner, selectors in self._selectors_of(ask):
             for number, text in enumerate(selectors):
                 try:

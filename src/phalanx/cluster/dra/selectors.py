@@ -1,4 +1,4 @@
-"""Selectors of device classes and claims, compiled once, with cached results.
+"""Selectors of DeviceClasses and ResourceClaims, compiled once, with cached results.
 
 The CEL runtime is imported with the first selector: most clusters have none.
 """
@@ -19,7 +19,7 @@ _MOST_PROGRAMS = 4096
 
 
 class Selectors:
-    """Compiled expressions by text, and results by text and the relevant part of a device."""
+    """Compiled CEL expressions by text, and results by text and the relevant part of a device."""
 
     def __init__(self) -> None:
         self._env: object = None
@@ -28,7 +28,7 @@ class Selectors:
         self._answers: dict[tuple[str, Hashable], bool | str] = {}
 
     def compiled(self, text: str) -> Program:
-        """Return the compiled expression. Raise SelectorError."""
+        """Return the compiled CEL expression. Raise SelectorError."""
         program = self._programs.get(text)
         if program is None:
             if len(self._programs) >= _MOST_PROGRAMS:
@@ -43,7 +43,7 @@ class Selectors:
         return program
 
     def matches(self, text: str, driver: str, device: Device) -> bool:
-        """Return whether the expression selects the device. Raise SelectorError."""
+        """Return whether the CEL expression selects the device. Raise SelectorError."""
         program = self.compiled(text)
         key = text, program.sees(driver, device)
         answer = self._answers.get(key)
@@ -60,7 +60,7 @@ class Selectors:
         return answer
 
     def _compile(self, text: str) -> Program:
-        """Compile an expression. Raise SelectorError."""
+        """Compile a CEL expression, without the cache. Raise SelectorError."""
         from phalanx.cluster.dra.expressions import Program, environment
 
         if self._env is None:

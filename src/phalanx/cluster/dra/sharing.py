@@ -1,4 +1,4 @@
-"""Consumable capacity: the consumption of a shared device by one request."""
+"""Consumable capacity: the amounts of a shared device that one request consumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Consumption = tuple[tuple[str, int, str], ...]
 
 
 def consumption(ask: DeviceAsk, device: Device) -> Consumption | None:
-    """Return the consumption of each capacity by the ask; None if the device is unsuitable even when unused.
+    """Return the amount of each of the device's capacities that the request consumes; None if the device is
+    unsuitable even when unused.
 
     A capacity without a request is consumed by the policy's default, or completely. Raise QuantityError.
     """

@@ -1,4 +1,5 @@
-"""Search for the devices of one node that serve a pod's claims, then those of the next equal pod, and so on.
+"""Search for the devices of one node that serve a pod's ResourceClaims, then those of the next equal pod, and so
+on.
 
 Devices are tried in order, and the first combination that serves every request is chosen; within a request, devices
 are combined, not permuted. Devices with equal views and equal use are tried once. The search ends after a limited
@@ -44,7 +45,7 @@ class Slot(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Shelf(msgspec.Struct, frozen=True, cache_hash=True):
-    """Offer of a node for a question. Nodes with equal shelves share one answer.
+    """Devices that a node offers for a ClaimQuestion. Nodes with equal shelves share one answer.
 
     `counters` are the remaining amounts of the pools' shared counters. `closed` means that a pool is incomplete, so
     that "all devices" is undefined.
@@ -68,7 +69,7 @@ Picks = tuple[tuple[Pick, ...], ...]
 
 
 class TooHardError(Exception):
-    """The search exceeded its number of tries."""
+    """The search for devices exceeded its number of tries."""
 
 
 class ShelfAnswer(msgspec.Struct, frozen=True):
@@ -83,7 +84,7 @@ class ShelfAnswer(msgspec.Struct, frozen=True):
 
 
 def answer(question: ClaimQuestion, shelf: Shelf, limit: int = MOST_COPIES) -> ShelfAnswer:
-    """Search for at most `limit` copies."""
+    """Search for the devices of at most `limit` equal pods on a shelf."""
     copies: list[Picks] = []
     solver = _Solver(question, shelf)
     while len(copies) < limit:
@@ -134,7 +135,8 @@ def most_copies(question: ClaimQuestion, shelf: Shelf, unlimited: int) -> int:
 
 
 def _merits(question: ClaimQuestion, copies: list[Picks]) -> tuple[float, ...]:
-    """Return scores as in kube-scheduler's DynamicResources: the n-th alternative of a list counts 8 - n."""
+    """Return the scores of each pod's devices as in kube-scheduler's DynamicResources: the n-th alternative of a
+    list counts 8 - n."""
     listed = [
         (number, place)
         for number, part in enumerate(question.parts)
@@ -230,7 +232,7 @@ class _Solver:
         return False
 
     def _fitting(self, number: int, start: int) -> list[int]:
-        """Return the devices from position `start` on that match the ask, free or not."""
+        """Return the devices from position `start` of the shelf on that match the request, free or not."""
         known = self._by_ask.get(number)
         if known is None:
             known = [slot for slot, view in enumerate(self._views) if view.fits >> number & 1]
@@ -238,7 +240,7 @@ class _Solver:
         return known[bisect.bisect_left(known, start) :]
 
     def _all(self, claim: int, place: int, alternative: int, number: int, slots: list[int]) -> bool:
-        """Allocate all of the devices or none: there is no choice."""
+        """Allocate all devices that match a request, or none: there is no choice."""
         allocated: list[int] = []
         if self._has_room_for(claim, len(slots)):
             for slot in slots:
@@ -269,7 +271,7 @@ class _Solver:
         return self._views[slot], pool, self._free[slot], remaining, self._drawn[slot], administered
 
     def _has(self, slot: int, number: int) -> bool:
-        """Return whether the remaining capacity of a shareable device suffices."""
+        """Return whether the remaining capacity of a shareable device suffices for the request."""
         view, remaining = self._views[slot], self._left[slot]
         if not view.shareable:
             return True
@@ -325,7 +327,7 @@ class _Solver:
         return all(self._counters.get((pool, name), 0) >= amount for name, amount in self._views[slot].draws)
 
     def _use(self, slot: int, number: int, sign: int) -> None:
-        """Mark a device as used (sign -1) or release it."""
+        """Mark a device as used by a request (sign -1) or release it."""
         view = self._views[slot]
         if view.shareable:
             for capacity, amount, _ in view.consumes[number] or ():

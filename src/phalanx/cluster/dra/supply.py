@@ -1,4 +1,4 @@
-"""Supply of devices: pools that are assembled from ResourceSlices."""
+"""Supply of devices: device pools that are assembled from ResourceSlices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Offer:
 
 
 class Pool:
-    """The newest generation of one pool. `fault` is the reason why it is unusable; an incomplete pool has no
+    """The newest generation of one device pool. `fault` is the reason why it is unusable; an incomplete pool has no
     offers. `access` determines where any part of it is usable."""
 
     def __init__(self, pool: PoolId, slices: list[DeviceSlice]) -> None:
@@ -53,15 +53,15 @@ class Pool:
 
     @property
     def order(self) -> tuple[bool, PoolId]:
-        """Sort key: devices that must be prepared first are allocated last."""
+        """Sort key of device pools: devices that must be prepared first are allocated last."""
         return self.waits_for_conditions, self.id
 
     def usable(self, node: str, selected: Selected) -> bool:
-        """Return whether a part of the pool is usable from a node."""
+        """Return whether a part of the device pool is usable from a node."""
         return any(reaches(access, node, selected) for access in self.access)
 
     def _assemble(self, slices: list[DeviceSlice]) -> None:
-        """Assemble the offers and counters. Raise ValueError."""
+        """Assemble the devices and counters of the pool from its ResourceSlices. Raise ValueError."""
         for slice_ in slices:
             if slice_.problem:
                 raise ValueError(f"ResourceSlice {slice_.name}: {slice_.problem}")
@@ -82,7 +82,7 @@ class Pool:
 
 
 class Supply:
-    """All slices by name, and the pools that they form."""
+    """All ResourceSlices by name, and the device pools that they form."""
 
     def __init__(self) -> None:
         self._slices: dict[str, DeviceSlice] = {}
@@ -92,7 +92,7 @@ class Supply:
         self._wide: set[PoolId] = set()
 
     def put(self, slice_: DeviceSlice) -> set[str] | None:
-        """Store a slice; return the nodes with a changed offer; None for any."""
+        """Store a ResourceSlice; return the nodes whose devices have changed; None for any node."""
         if self._slices.get(slice_.name) == slice_:
             return set()
         touched = self.remove(slice_.name)
@@ -111,15 +111,16 @@ class Supply:
 
     @property
     def wide(self) -> bool:
-        """Whether any pool is usable from several nodes."""
+        """Whether any device pool is usable from several nodes."""
         return bool(self._wide)
 
     def where(self, pool: PoolId) -> set[str] | None:
-        """Return the nodes to which a pool is restricted; None if it is not restricted to named nodes."""
+        """Return the names of the nodes from which a device pool is usable; None if it is not restricted to named
+        nodes."""
         return _nodes(self.pools.get(pool))
 
     def near(self, node: str, selected: Selected) -> Iterator[Pool]:
-        """Yield the pools that are partly usable from a node, in the order of allocation."""
+        """Yield the device pools that are partly usable from a node, in the order of allocation."""
         ids = self._at_node.get(node, set()) | self._wide
         for pool in sorted((self.pools[pool] for pool in ids), key=lambda pool: pool.order):
             if pool.usable(node, selected):
@@ -167,7 +168,8 @@ def _accesses(slices: list[DeviceSlice]) -> Iterator[NodeAccess]:
 
 
 def _nodes(pool: Pool | None) -> set[str] | None:
-    """Return the nodes to which a pool is restricted; None if it is not restricted to named nodes."""
+    """Return the names of the nodes from which a device pool is usable; None if it is not restricted to named
+    nodes."""
     if pool is None:
         return set()
     names = {access.node for access in pool.access}

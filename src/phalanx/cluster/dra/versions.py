@@ -22,7 +22,7 @@ _RELEASED = ((2, 0, ""),)
 
 @lru_cache(maxsize=1024)
 def parse_version(text: str) -> Version:
-    """Parse a version. Raise ValueError."""
+    """Parse a semantic version. Raise ValueError."""
     match = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
     parts = (match["pre"] or "").split(".") if match else []
     if match is None or any(part.isdecimal() and len(part) > 1 and part[0] == "0" for part in parts):
@@ -32,7 +32,8 @@ def parse_version(text: str) -> Version:
 
 
 def normalised(text: str) -> str:
-    """Normalise a version: without a leading v, with missing numbers as 0, and without leading zeros."""
+    """Normalise the text of a semantic version: without a leading v, with missing numbers as 0, and without leading
+    zeros."""
     if len(text) > _LONGEST:
         return text
     body, dash, suffix = text.strip().removeprefix("v").partition("-")

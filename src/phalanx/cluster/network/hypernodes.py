@@ -24,7 +24,7 @@ _NAMED = 3
 
 
 class HyperNodeFault(msgspec.Struct, frozen=True, order=True):
-    """Invalid statement of a HyperNode, and the effective one."""
+    """Statement of a HyperNode that contradicts another one, and the one that is used instead."""
 
     hypernode: str
     message: str
@@ -87,13 +87,13 @@ class HyperNodeTree:
         return sorted({hypernode.tier for hypernode in self._order})
 
     def tier_named(self, name: str) -> int | None:
-        """Return the highest tier to which HyperNodes give this name."""
+        """Return the highest tier to which HyperNodes give this tier name."""
         return max(
             (hypernode.tier for hypernode in self._known.values() if hypernode.tier_name == name), default=None
         )
 
     def title(self, tier: int) -> str:
-        """Return the name of a tier for messages."""
+        """Return the name of a HyperNode tier for messages."""
         self._refresh()
         named = sorted(
             {hypernode.tier_name for hypernode in self._order if hypernode.tier == tier and hypernode.tier_name}
@@ -113,7 +113,7 @@ class HyperNodeTree:
         return numbers
 
     def around(self, rows: Collection[int]) -> str:
-        """Return the closest HyperNode that contains all the rows; "" if there is none."""
+        """Return the closest HyperNode that contains all the node rows; "" if there is none."""
         for tier in self.tiers if rows else ():
             numbers = set(self.ids(tier)[list(rows)].tolist())
             if len(numbers) == 1 and (number := int(numbers.pop())):
@@ -224,7 +224,7 @@ class HyperNodeTree:
         ]
 
     def _ancestors(self, number: int) -> set[int]:
-        """Return the HyperNode and its ancestors."""
+        """Return the numbers of a HyperNode and its ancestors."""
         ancestors: set[int] = set()
         while number:
             ancestors.add(number)

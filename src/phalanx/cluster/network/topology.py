@@ -54,12 +54,12 @@ class Level:
         return f"Level({self.title}, {self.count} domains)"
 
     def rows(self, number: int) -> BoolArray:
-        """Return bool[N]: the nodes of a domain."""
+        """Return bool[N]: the node rows in a domain."""
         is_member: BoolArray = self.ids == number
         return is_member
 
     def shared(self, rows: Sequence[int]) -> int:
-        """Return the domain that contains all the rows; 0 if there is none."""
+        """Return the domain that contains all the node rows; 0 if there is none."""
         numbers = set(self.ids[list(rows)].tolist())
         return int(numbers.pop()) if len(numbers) == 1 else 0
 
@@ -92,7 +92,7 @@ class Topology:
         self._ladders: dict[tuple[TopologyRule, tuple[str, ...], bool], Ladder] = {}
 
     def put(self, hypernode: HyperNode) -> bool:
-        """Store a HyperNode. Return whether it differs from the last."""
+        """Store a HyperNode in the topology. Return whether it differs from the last."""
         return self.hypernodes.put(hypernode)
 
     def drop(self, name: str) -> bool:
@@ -100,7 +100,7 @@ class Topology:
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """Version of the domains: equal as long as they are."""
+        """Version of the network domains: equal as long as they are."""
         return (self._nodes.relabelled.end, self._nodes.capacity, self.hypernodes.version)
 
     @property
@@ -108,8 +108,8 @@ class Topology:
         return self._nodes.capacity
 
     def ladder(self, rule: TopologyRule, keys: tuple[str, ...] = (), ordered: bool = False) -> Ladder:
-        """Return the levels for a rule. `keys` are the node labels that are levels, the widest first if
-        `ordered`; else the one with fewer domains is wider. The rule's own labels are always levels."""
+        """Return the levels that a topology constraint permits. `keys` are the node labels that are levels, the
+        widest first if `ordered`; else the one with fewer domains is the wider."""
         if self._as_of != self.version:
             self._as_of = self.version
             self._ladders.clear()
@@ -163,7 +163,7 @@ class Topology:
         return Ladder([*useful, outer], bool(rule.required))
 
     def _everywhere_or(self, required: tuple[str, ...]) -> Level:
-        """Return the domains in which each of the keys has one value."""
+        """Return the domains in which each of the required labels has one value."""
         level: Level | None = None
         for key in required:
             column = self._nodes.labels.column(key)

@@ -1,4 +1,4 @@
-"""Nodes that match a pod's node selector, node affinity and tolerations, over many rows at a time."""
+"""Nodes that match a pod's node selector, node affinity and tolerations, for many rows at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tolerated(tolerations: tuple[Toleration, ...], nodes: NodeRows, rows: Rows) 
 
 
 def objections(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> list[Taint]:
-    """Return the untolerated taints among the hard ones."""
+    """Return those of a node's hard taints that a pod with these tolerations does not tolerate."""
     return [
         taint
         for taint in taints

@@ -18,14 +18,14 @@ _BEST = 100
 
 
 class ImageTable:
-    """Bytes by image name and row. `wanted` images are those that scores have needed so far."""
+    """Bytes of container images by name and node row. `wanted` images are those that scores have needed so far."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, int]] = {}
         self._wanted: set[str] = set()
 
     def set(self, row: int, last: Images, now: Images) -> bool:
-        """Replace a row's images `last` by `now`. Return whether a wanted image is affected."""
+        """Replace a node row's images `last` by `now`. Return whether a wanted image is affected."""
         before, after = dict(last), dict(now)
         concerns = False
         for name in before.keys() - after.keys():

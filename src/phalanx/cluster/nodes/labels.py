@@ -15,7 +15,7 @@ ABSENT = 0
 
 
 def row_numbers(rows: Rows, capacity: int) -> npt.NDArray[np.intp]:
-    """Return intp[rows]: the row numbers, for a table of `capacity` rows."""
+    """Return intp[rows]: the row numbers, as an index into arrays of `capacity` rows."""
     return np.arange(capacity, dtype=np.intp)[rows]
 
 
@@ -47,7 +47,7 @@ class LabelColumn:
         self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
 
     def _compact(self) -> None:
-        """Remove values without a row (host names of removed nodes, for example)."""
+        """Remove the values that no node has any more (host names of removed nodes, for example)."""
         used, self.ids = compacted(self.ids)
         self.values = [self.values[number] for number in used]
         self._id_of = {value: number for number, value in enumerate(self.values) if number != ABSENT}
@@ -82,7 +82,7 @@ class LabelColumn:
 
 
 class LabelTable:
-    """All labels of all rows; a column is created when a selector first needs its key."""
+    """All labels of all nodes; a column is created when a selector first needs its key."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -122,7 +122,7 @@ class LabelTable:
 
 
 class TaintTable:
-    """Taints by row; equal sets of taints share one id, because a cluster has few distinct ones."""
+    """Taints by node row; equal sets of taints share one id, because a cluster has few distinct ones."""
 
     def __init__(self, capacity: int) -> None:
         self.ids = np.zeros(capacity, dtype=np.int32)

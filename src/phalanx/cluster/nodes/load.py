@@ -1,4 +1,4 @@
-"""Measured load of nodes, by row."""
+"""Measured load of nodes, by node row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LoadTable:
         self.ensure()
 
     def ensure(self) -> None:
-        """Extend the arrays to all rows."""
+        """Extend the load arrays to all node rows."""
         missing = self._nodes.capacity - len(self.known)
         if missing > 0:
             self.known = np.pad(self.known, (0, missing))
@@ -37,7 +37,8 @@ class LoadTable:
             self.requested = np.pad(self.requested, ((0, 0), (0, missing)))
 
     def learn(self, loads: Iterable[NodeLoad], gone: Iterable[str]) -> bool:
-        """Apply measurements and their removals. Return whether any pod can fit now."""
+        """Store measured loads of nodes, and remove those of nodes without measurements. Return whether any pod can
+        fit now that did not before."""
         self.ensure()
         rows = {load.node: self._nodes.row(load.node) for load in loads}
         easier = False

@@ -71,18 +71,18 @@ class NodeRows:
 
     @property
     def capacity(self) -> int:
-        """Length of the arrays."""
+        """Length of the arrays over node rows."""
         return len(self.names)
 
     def row(self, name: str) -> int:
-        """Return the row of a node, or NO_ROW."""
+        """Return the row of a node; NO_ROW for an unknown node."""
         return self._row_of.get(name, NO_ROW)
 
     def rows(self) -> npt.NDArray[np.intp]:
         return np.flatnonzero(self.alive)
 
     def widen(self) -> None:
-        """Extend the arrays to resources that the space has added."""
+        """Extend the arrays to resources that the resource space has added."""
         missing = len(self.space) - len(self.used)
         if missing <= 0:
             return
@@ -141,7 +141,7 @@ class NodeRows:
         return row
 
     def charge(self, row: int, usage: IntArray, scored: IntArray, sign: int) -> None:
-        """Add (sign 1) or remove (sign -1) one pod's usage int64[R] and scored amounts int64[2]."""
+        """Add (sign 1) or remove (sign -1) one pod's usage int64[R] and scored amounts int64[2] on a node row."""
         if self._uncharged is not None:
             self._uncharged.append((row, usage, scored, sign))
             return
@@ -187,7 +187,8 @@ class NodeRows:
     def charge_many(
         self, rows: npt.NDArray[np.intp], counts: IntArray, usage: IntArray, scored: IntArray, sign: int
     ) -> None:
-        """Add (or remove) `counts[i]` identical pods on each of the distinct `rows[i]`."""
+        """Add (sign 1) or remove (sign -1) `counts[i]` identical pods on each of the distinct node rows
+        `rows[i]`."""
         amounts = usage[:, None] * (counts * sign)
         self.used[:, rows] += amounts
         self.idle[:, rows] -= amounts
@@ -195,7 +196,8 @@ class NodeRows:
         self.changes.note_all(rows.tolist())
 
     def charge_sums(self, amounts: IntArray, sign: int) -> None:
-        """Add (or remove) int64[R, N] on all nodes at once; the scored amounts are unchanged."""
+        """Add (sign 1) or remove (sign -1) the used amounts int64[R, N] on all nodes at once; the scored amounts
+        are unchanged."""
         self.used += sign * amounts
         self.idle -= sign * amounts
         self.changes.note_all(np.flatnonzero(amounts.any(axis=0)).tolist())
@@ -242,7 +244,7 @@ class NodeRows:
 
 
 def _taints(node: Node) -> tuple[Taint, ...]:
-    """Return the taints without the one that the node controller adds for our own cordon."""
+    """Return a node's taints without the one that the node controller adds for our own cordon."""
     if not node.cordoned_by:
         return node.taints
     return tuple(taint for taint in node.taints if taint.key != CORDONED.key)

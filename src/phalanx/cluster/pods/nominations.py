@@ -1,4 +1,4 @@
-"""Nominations: room that is reserved for pods until their victims have terminated."""
+"""Nominations: resources that are reserved on nodes for pods until their victims have terminated."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ PATIENCE = 60
 
 
 class Nomination:
-    """Room that one decision reserves for its preemptors; all pods of the decision share one nomination.
+    """Resources that one decision reserves on nodes for its preemptors; all pods of the decision share one
+    nomination.
 
     `victims` are the uids of the pods that must be gone before the preemptors can be placed. `until` (seconds since
     the epoch) is when the room is released if they are not. `cause` identifies the decision. After a restart the
     victims are unknown (`from_api`): then they are the pods that we have evicted from its nodes; without any, the
     room is reserved until the preemptor has had its turn. `transfers` counts how often the room was reserved for
-    one pod and used by another one.
+    one pod and used by another one. `held`: the room of a placeholder that the pod replaces; it is never published,
+    and no turn without a placement withdraws it.
     """
 
-    __slots__ = ("cause", "transfers", "until", "victims")
+    __slots__ = ("cause", "held", "transfers", "until", "victims")
 
     def __init__(
-        self, victims: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", transfers: int = 0
+        self,
+        victims: frozenset[str] = frozenset(),
+        until: float = 0.0,
+        cause: str = "",
+        transfers: int = 0,
+        held: bool = False,
     ) -> None:
         self.victims = victims
         self.until = until
         self.cause = cause
         self.transfers = transfers
+        self.held = held
 
     @property
     def from_api(self) -> bool:
@@ -37,7 +45,7 @@ class Nomination:
         return f"Nomination({len(self.victims)} victims, until={self.until})"
 
     def awaited(self, leaving: Container[str]) -> list[str]:
-        """Return the victims among `leaving`, sorted."""
+        """Return those of the nomination's victims that are still in `leaving`, sorted."""
         return sorted(uid for uid in self.victims if uid in leaving)
 
 

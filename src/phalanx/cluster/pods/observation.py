@@ -1,4 +1,4 @@
-"""Properties of an observed pod by purpose: its position in the order, its accounts, its node."""
+"""Properties of an observed pod by purpose: its position in the order, its queue and quotas, its node."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
 
 
 def standing(pod: Pod) -> tuple[object, ...]:
-    """Return the properties, beside the state, that affect the pod's position in the order."""
+    """Return the properties, beside the state, that affect the pod's position in the scheduling order."""
     return pod.node, pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
 
 
 def charging(pod: Pod) -> tuple[object, ...]:
-    """Return the properties, beside the state, that determine the pod's charges."""
+    """Return the properties, beside the state, that determine to which queues and quotas the pod is charged."""
     return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
 
 
@@ -49,12 +49,13 @@ def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
 
 
 def yielding(pod: Pod) -> tuple[object, ...]:
-    """Return the properties that determine whether the pod can be a victim."""
+    """Return the properties that determine whether the pod can be a preemption victim."""
     return pod.priority, pod.preemptable, pod.cooldown, pod.fixture, pod.critical, pod.budgets
 
 
 def renew(known: dict[str, dict[str, Named]], spec: Named) -> bool:
-    """Store a spec by its namespace and name. Return whether it differs from the last."""
+    """Store a ResourceQuota or PodDisruptionBudget by its namespace and name. Return whether it differs from the
+    last."""
     specs = known.setdefault(spec.namespace, {})
     if specs.get(spec.name) == spec:
         return False

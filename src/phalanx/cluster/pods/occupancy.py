@@ -21,7 +21,8 @@ RESERVING = (MemberState.OTHER_SCHEDULER, MemberState.PENDING)
 
 
 class PodsByNode:
-    """Pods that occupy a row, or have room reserved there, by row and uid; pods of unknown nodes are stored apart.
+    """Pods that occupy a node, or have resources reserved there, by row and uid; pods of unknown nodes are stored
+    apart.
 
     The pods' amounts and allocations are charged here. `affinity_version` counts the arrivals and terminations that
     can open nodes for other pods by affinity.
@@ -36,7 +37,7 @@ class PodsByNode:
         self.affinity_version = 0
 
     def on(self, row: int) -> Collection[PodRecord]:
-        """Return the pods that occupy a row, assumed and terminating ones included."""
+        """Return the pods that occupy a node row, assumed and terminating ones included."""
         return self._rows.get(row, {}).values()
 
     def victim_table(self) -> VictimTable:
@@ -63,7 +64,7 @@ class PodsByNode:
         self._changes.freed += 1
 
     def put(self, record: PodRecord, row: int) -> None:
-        """Add a pod to a row; the amounts have been charged."""
+        """Add a pod to a node row; the amounts have been charged."""
         record.row = row
         self.affinity_version += record.pod_class.affinity.may_unblock_others
         self._victims.moved.note(row)
@@ -74,7 +75,7 @@ class PodsByNode:
             pods[record.pod.uid] = record
 
     def put_all(self, placed: Collection[tuple[PodRecord, int]]) -> None:
-        """Add many pods to their rows; the amounts have been charged."""
+        """Add many pods to their node rows; the amounts have been charged."""
         rows, unblocking = self._rows, dict[ClassRecord, bool]()
         for record, row in placed:
             record.row = row
@@ -90,7 +91,7 @@ class PodsByNode:
         self._victims.moved.note_all([row for _, row in placed])
 
     def end_nomination(self, record: PodRecord) -> None:
-        """Remove reserved room; a transaction has already released its amounts."""
+        """Remove a pod's reservation on a node; a transaction has already released its amounts."""
         if record.row != NO_NODE:
             self._remove(record)
         else:
@@ -112,7 +113,7 @@ class PodsByNode:
         return records
 
     def node_removed(self, name: str, row: int) -> list[PodRecord]:
-        """Remove the pods of a removed node, and store them in case it returns; return them."""
+        """Remove the pods of a removed node, and store them in case the node returns; return them."""
         records = list(self.on(row))
         for record in records:
             charge_allocations(record, row, -1)
@@ -121,7 +122,7 @@ class PodsByNode:
         return records
 
     def _charge(self, record: PodRecord, row: int, sign: int) -> None:
-        """Add or remove a pod's amounts on a row, according to its state."""
+        """Add or remove a pod's amounts on a node row, according to its state."""
         footprint = record.footprint
         self._changes.version += 1
         if record.state in RESERVING:
@@ -145,7 +146,7 @@ class PodsByNode:
 
 
 def restore_allocations(record: PodRecord, row: int) -> None:
-    """Record a pod that occupies a row: its affinity, and its allocations, which are ours if known, else those
+    """Record a pod that occupies a node row: its affinity, and its allocations, which are ours if known, else those
     of the API."""
     count_affinity(record, row, 1)
     for allocator in record.pod_class.allocators:
@@ -156,7 +157,10 @@ def restore_allocations(record: PodRecord, row: int) -> None:
 
 
 def reserve_allocations(record: PodRecord, row: int, chosen: Mapping[str, object] = NO_CHOICE) -> None:
-    """Choose and reserve the allocations of a placed pod; `chosen` has those that are decided, by allocator."""
+    """Choose and reserve the ports, volumes and devices of a placed pod on its node row.
+
+    `chosen` has those that are decided, by allocator.
+    """
     for allocator in record.pod_class.allocators:
         if allocator.name in chosen:
             record.allocated[allocator.name] = chosen[allocator.name]
@@ -166,7 +170,8 @@ def reserve_allocations(record: PodRecord, row: int, chosen: Mapping[str, object
 
 
 def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
-    """Record the allocations of a pod on a row (sign 1), or remove them temporarily (sign -1)."""
+    """Record the ports, volumes and devices of a pod on a node row (sign 1), or remove them temporarily (sign
+    -1)."""
     count_affinity(record, row, sign)
     for allocator in record.pod_class.allocators:
         if allocator.name in record.allocated:
@@ -174,13 +179,13 @@ def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
 
 
 def release_allocations(record: PodRecord, row: int) -> None:
-    """Release the pod's allocations for good."""
+    """Release the pod's ports, volumes and devices for good."""
     charge_allocations(record, row, -1)
     record.allocated.clear()
 
 
 def count_affinity(record: PodRecord, row: int, sign: int) -> None:
-    """Add a pod's affinity to a row (sign 1), or remove it (sign -1)."""
+    """Count a pod on a node row in its match sets (sign 1), or no longer (sign -1)."""
     profile = record.pod_class.affinity
     if profile.tallies and record.state not in RESERVING:
         profile.add((row,), sign)
@@ -198,7 +203,7 @@ def reclassify(record: PodRecord, pod_class: ClassRecord) -> None:
 
 
 def binding_writes(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
-    """Return the writes before the pod's binding, and the annotations of the binding, for its allocations."""
+    """Return the writes before a pod's binding, and the annotations of the binding, for its volumes and devices."""
     if not record.allocated:
         return (), ()
     allocations = [

@@ -120,12 +120,12 @@ class GangRecord(msgspec.Struct, eq=False):
 
     @property
     def active(self) -> int:
-        """Number of members on a node or assumed there, neither finished nor terminating."""
+        """Number of the gang's members on a node or assumed there, neither finished nor terminating."""
         counts = self._counts
         return counts[MemberState.ASSUMED] + counts[MemberState.BOUND] + counts[MemberState.RUNNING]
 
     def confirmed(self, mark: PlanMark) -> int:
-        """Return the number of members with the mark that the API has confirmed."""
+        """Return the number of members with this plan mark whose binding the API has confirmed."""
         return self.marks.get(mark, 0) - self._unconfirmed.get(mark, 0)
 
     def roles(self) -> Iterator[str]:
@@ -139,7 +139,7 @@ class GangRecord(msgspec.Struct, eq=False):
         return list(self.placeholders.values())
 
     def live_marks(self) -> set[PlanMark]:
-        """Return the marks of members that are on a node or assumed there."""
+        """Return the plan marks of members that are on a node or assumed there."""
         return {
             member.mark for member in self.members.values() if member.mark is not None and member.state in ACTIVE
         }
@@ -165,7 +165,7 @@ class GangRecord(msgspec.Struct, eq=False):
         self._note_run()
 
     def set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
-        """Set a member's state and mark, and count it accordingly."""
+        """Set a member's state and plan mark, and count it accordingly."""
         if record.pod.placeholder:
             record.state, self.cached = state, None
             return
@@ -193,12 +193,12 @@ class GangRecord(msgspec.Struct, eq=False):
             self._tally_mark(mark, MemberState.ASSUMED, len(records))
 
     def resume(self, peak: int) -> None:
-        """Continue a run that was only interrupted because a member was removed and added again."""
+        """Continue the counts of a gang that was interrupted only because a member was removed and added again."""
         if self.active:
             self.peak = max(self.peak, peak)
 
     def redeclare(self) -> None:
-        """Reset past decisions, after another object of the same name declares the gang."""
+        """Reset the past decisions about the gang, after another object of the same name declares it."""
         self.finished_plan, self.failures, self.cached = None, 0, None
         self.redeclared = True
         self.peak = 0

@@ -9,7 +9,8 @@ from phalanx.model.pod import MemberState
 
 
 class PodState(enum.IntEnum):
-    """State of a pod; gangs do not distinguish nominated from pending, nor evicting from terminating."""
+    """State of a pod in the scheduler. For its gang's counts, nominated equals pending, and evicting equals
+    terminating."""
 
     PENDING = 0  # pending, for our schedulers
     NOMINATED = 1  # pending, for our schedulers, with reserved room
@@ -26,7 +27,8 @@ class PodState(enum.IntEnum):
 
 
 class PodEvent(enum.IntEnum):
-    """Event of a pod: the API shows a state, or the scheduler decides."""
+    """Cause of a pod's change of state: a new state that the API shows, or a decision of the scheduler, such as to
+    bind or evict the pod."""
 
     SEEN_PENDING = 0
     SEEN_GATED = 1
@@ -54,7 +56,7 @@ _STATES = tuple(PodState[state.name] for state in MemberState)
 
 
 class InvalidTransitionError(ValueError):
-    """A decision that the pod's state does not permit."""
+    """A decision about a pod that the pod's state does not permit."""
 
 
 def state_of_record(record: PodRecord) -> PodState:

@@ -1,4 +1,4 @@
-"""Stories of pods: a bounded record of their last transitions and the causes."""
+"""Stories of pods: a bounded record of their last changes of state and the causes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ IN_ALL = 65_536
 
 
 class Transition(NamedTuple):
-    """Transition of a pod. `time` is in seconds since the epoch; `cause` names the decision or its cycle ("" for
-    a change shown by the API)."""
+    """Change of a pod's state. `time` is in seconds since the epoch; `cause` names the decision or its cycle (""
+    for a change shown by the API)."""
 
     time: float
     cause: str
@@ -35,7 +35,7 @@ class PodStories:
         self.ring: deque[tuple[float, str, str, PodEvent, PodState, PodState]] = deque(maxlen=IN_ALL)
 
     def of_pods(self, uids: Collection[str]) -> list[Transition]:
-        """Return the last transitions of each of the pods since it became known, in order."""
+        """Return the last changes of state of each of the pods since it became known, in order."""
         remaining = dict.fromkeys(uids, PER_POD)
         transitions: list[Transition] = []
         for transition in map(Transition._make, reversed(self.ring)):

@@ -1,8 +1,9 @@
-"""The pods of a cluster, and the transition table of their life: (state, event) -> action."""
+"""The pods of a cluster, and the table of their state transitions: (state, event) -> action."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.changes import Changes
@@ -10,10 +11,11 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.claims import awaits_room, claim_room, claimed_instead, return_room, room_for
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
-from phalanx.cluster.pods.placeholders import Placeholders, next_to_claim
+from phalanx.cluster.pods.placeholders import Placeholders
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.pods.run_time_limits import RunTimeLimits
 from phalanx.cluster.pods.states import IGNORED, SEEN, InvalidTransitionError, PodEvent, PodState, state_of_record
@@ -64,13 +66,19 @@ class PodTable(dict[str, PodRecord]):
         self._changes = changes
         self._by_node = by_node
         self._victims = victims
+        # Namespaces whose pods share no class with pods of other namespaces.
+        self._separate: AbstractSet[str] = frozenset()
 
     # observations
 
     def observe(self, pod: Pod) -> None:
+        if pod.placeholder and self.placeholders.observe_claimed(pod):
+            return
         record = self.get(pod.uid)
         if record is None:
-            self._add(pod, self._claimed_node(pod) if self.placeholders else pod.nominated_node)
+            record = self._add(pod, pod.nominated_node)
+            if self.placeholders and awaits_room(record) and pod.gang:
+                self._claim_room(record)
         elif record.pod != pod:
             state, last = state_of(pod, self._schedulers), record.pod
             self._transition(record, SEEN[state], pod, state)
@@ -81,9 +89,16 @@ class PodTable(dict[str, PodRecord]):
 
     def delete(self, uid: str) -> None:
         record = self.get(uid)
-        if record is not None:
-            self.run_time_limits.drop(uid)
-            self._transition(record, PodEvent.DELETED)
+        if record is None:
+            self.placeholders.finish_claim(uid)
+            return
+        self.run_time_limits.drop(uid)
+        claims = record.pod.placeholder and self.placeholders.claims and uid not in self.placeholders.claimed
+        instead = claimed_instead(self, record.gang) if claims else None
+        node = record.nominated_node
+        self._transition(record, PodEvent.DELETED)
+        if instead is not None:
+            return_room(self, self._nodes, instead, node)
 
     def load_nominations(self) -> None:
         """Reserve room for pods according to the API, for decisions of another replica since they were first
@@ -158,7 +173,8 @@ class PodTable(dict[str, PodRecord]):
             self.mark_changed(record)
 
     def binding_failed(self, uid: str) -> None:
-        """Record a permanently failed binding: the pod is pending again, and its room is free."""
+        """Record that a pod's binding failed for good: the pod is pending again, and the resources on its node are
+        free."""
         record = self.get(uid)
         if record is not None:
             self._transition(record, PodEvent.BINDING_FAILED)
@@ -187,11 +203,11 @@ class PodTable(dict[str, PodRecord]):
         return self._by_node.on(row)
 
     def story(self, uid: str) -> list[Transition]:
-        """Return the last transitions of a pod, oldest first."""
+        """Return the last changes of state of a pod, oldest first."""
         return self.stories.of_pods((uid,)) if uid in self else []
 
     def story_of_gang(self, key: GangKey) -> list[Transition]:
-        """Return the last transitions of a gang's members, oldest first."""
+        """Return the last changes of state of a gang's members, oldest first."""
         gang = self._gangs.get(key)
         return self.stories.of_pods(gang.members) if gang is not None else []
 
@@ -207,6 +223,11 @@ class PodTable(dict[str, PodRecord]):
                 if record.state is MemberState.PENDING:
                     self.mark_changed(record)
 
+    def separate_namespaces(self, changed: AbstractSet[str], separate: AbstractSet[str]) -> None:
+        """Set the namespaces with classes of their own, and update the pods of the `changed` ones."""
+        self._separate = separate
+        self.reclassify([uid for uid, record in self.items() if record.pod.namespace in changed])
+
     def mark_changed(self, record: PodRecord) -> None:
         if record.gang is not None:
             self._gangs.mark_changed(record.gang.key)
@@ -216,7 +237,8 @@ class PodTable(dict[str, PodRecord]):
     # transitions
 
     def _transition(self, record: PodRecord, event: PodEvent, *details: object) -> bool:
-        """Apply an event. Return False for a late result; raise for a decision that the state does not permit."""
+        """Apply an event to a pod's state. Return False for a late result; raise for a decision that the state does
+        not permit."""
         # The common case is inlined: this runs for every placed pod.
         before = PodState.PENDING if _is_plain_pending(record) else state_of_record(record)
         step = _STEPS[before][event]
@@ -254,14 +276,14 @@ class PodTable(dict[str, PodRecord]):
             self._replace(record, pod, state)
 
     def _seen_before_binding(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update from before our binding, or an unrelated one: the pod stays assumed."""
+        """Process a pod update from before our binding, or an unrelated one: the pod stays assumed."""
         if _same_charges(record.pod, pod):
             self._replace_spec(record, pod)
         else:
             self._replace(record, pod, state)
 
     def _seen_on_node(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update with a node: the API confirms our binding, or another scheduler was faster."""
+        """Process a pod update with a node: the API confirms our binding, or another scheduler was faster."""
         is_confirmed = pod.node == record.assumed_node and record.footprint is self._footprint(
             record.pod_class, pod
         )
@@ -275,11 +297,11 @@ class PodTable(dict[str, PodRecord]):
         self._changes.bound += 1
 
     def _seen_after_assumption(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update that overrides the assumption."""
+        """Process a pod update after which the pod is no longer assumed on a node."""
         self._replace(record, pod, state)
 
     def _seen_after_eviction(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Apply an update that possibly does not show the eviction yet."""
+        """Process a pod update that possibly does not show our eviction yet."""
         self._seen(record, pod, MemberState.TERMINATING if record.evicting else state)
 
     def _replace(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
@@ -336,16 +358,16 @@ class PodTable(dict[str, PodRecord]):
             self._reserve_room(record, Nomination(), nominated_node)
         return record
 
-    def _claimed_node(self, pod: Pod) -> str:
-        """Return the node of a new pod's reservation: its own, or that of the placeholder that it replaces."""
-        gang = self._gangs.get(GangKey(pod.namespace, pod.gang)) if pod.gang and not pod.placeholder else None
+    def _claim_room(self, record: PodRecord) -> None:
+        """Let a new pod claim the room that is held for it, if there is any."""
+        gang = record.gang
         if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
             gang = self._gangs.get(gang.spec.expected_by)
-        if gang is None or pod.gated or (expected := next_to_claim(gang, pod.node)) is None:
-            return pod.nominated_node
-        node = expected.nominated_node
-        self.delete(expected.pod.uid)
-        return pod.nominated_node or node
+        elif gang is not None and gang.spec is not None and len(gang.members) <= gang.spec.min_member:
+            return
+        room = room_for(self._nodes, gang, record) if gang is not None else None
+        if room is not None:
+            claim_room(self, self._nodes, room, record)
 
     def _remove(self, record: PodRecord) -> None:
         pod = record.pod
@@ -373,7 +395,7 @@ class PodTable(dict[str, PodRecord]):
         self._ledger.book(record)
 
     def _reserve_room(self, record: PodRecord, nomination: Nomination, node: str) -> None:
-        """Nominate a pod for a node, which need not be known yet."""
+        """Reserve resources for a pod on a node, which need not be known yet."""
         record.nomination, record.nominated_node = nomination, node
         self.nominated[record.pod.uid] = record
         self._by_node.occupy(record, node)
@@ -418,7 +440,7 @@ class PodTable(dict[str, PodRecord]):
         self._set_state(record, state_of(record.pod, self._schedulers), record.mark)
 
     def _note_refusal(self, record: PodRecord, until: float) -> None:
-        """Record the refusal for a pod that terminates anyway, or has finished."""
+        """Record a refused eviction of a pod that terminates anyway, or has finished."""
         if record.evicting:
             record.evicting, record.no_eviction_until = False, until
 
@@ -466,11 +488,14 @@ class PodTable(dict[str, PodRecord]):
 
     def _class_of(self, pod: Pod) -> ClassRecord:
         affinity = self._nodes.affinity.profile(pod.namespace, pod.labels, pod.pod_class.peers)
-        return self._classes.record(pod.pod_class, affinity)
+        return self._classes.record(
+            pod.pod_class, affinity, pod.namespace if pod.namespace in self._separate else ""
+        )
 
 
 def _same_charges(old: Pod, new: Pod) -> bool:
-    """Return whether the pod's charges are equal, the node aside."""
+    """Return whether two versions of a pod are charged to the same queues and quotas in equal amounts, the node
+    aside."""
     return (old.pod_class, old.usage, old.gang, old.role) == (new.pod_class, new.usage, new.gang, new.role)
 
 

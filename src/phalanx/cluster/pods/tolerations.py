@@ -23,7 +23,7 @@ class TolerationCounts:
         return iter(self._classes)
 
     def count(self, pod: Pod, sign: int) -> None:
-        """Add (1) or remove (-1) a pod; pods of other schedulers are ignored."""
+        """Count a pod of ours (sign 1) or no longer (sign -1); pods of other schedulers are ignored."""
         if pod.scheduler not in self._schedulers:
             return
         known = pod.pod_class in self._pods

@@ -6,7 +6,7 @@ from phalanx.cluster.pods.records import PodRecord
 
 
 class PodsOfUnknownNodes:
-    """Records by the name of their node, in the order of arrival."""
+    """Pods by the name of their unknown node, in the order of arrival."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodRecord]] = {}

@@ -1,4 +1,5 @@
-"""Index of victims by class (kind): the number of pods of each kind per node, as arrays over (row, kind)."""
+"""Index of preemption victims by class (kind): the number of pods of each kind per node, as arrays over (row,
+kind)."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class VictimTable:
 
 
 class VictimIndex:
-    """Index that is built on first use, and updated row by row afterwards (`moved` lists the rows).
+    """Index of victims that is built on first use, and updated node by node afterwards (`moved` lists the rows).
 
     Only assumed, bound and running pods are counted, whether they can be evicted or not.
     """
@@ -88,11 +89,11 @@ class VictimIndex:
         return self._of_gang.get(gang, ())
 
     def gang_changed(self, gang: GangRecord) -> None:
-        """Record a changed declaration of a gang."""
+        """Record that the declaration of a gang has changed, and with it the kinds of its members."""
         self.respecified.note_all(self.of_gang(gang))
 
     def table(self, pods_by_row: Mapping[int, Mapping[str, PodRecord]]) -> VictimTable:
-        """Return the current table; `pods_by_row` are the pods of each row."""
+        """Return the current table of victims; `pods_by_row` are the pods of each node row."""
         changed = self.moved.since(self._cursor, max(64, len(pods_by_row))) if self._cursor >= 0 else None
         if changed is None or len(self.kinds) > 4 * self._live() + 1000:
             self._rows.clear()
@@ -114,7 +115,7 @@ class VictimIndex:
         return self._table
 
     def _live(self) -> int:
-        """Return the number of kinds with pods."""
+        """Return the number of victim kinds with pods."""
         return int(np.count_nonzero(np.bincount(self._table.kinds))) if self._table is not None else 0
 
     def _tally(self, pods_by_row: Mapping[int, Mapping[str, PodRecord]], rows: Iterable[int]) -> None:
@@ -151,7 +152,7 @@ class VictimIndex:
         return victim_class.number
 
     def _spliced(self, table: VictimTable, changed: list[int]) -> VictimTable:
-        """Return the table with some rows replaced."""
+        """Return the victim table with some node rows replaced."""
         last = max(changed[-1], int(table.rows[-1]) if len(table.rows) else 0)
         is_changed: npt.NDArray[np.bool_] = np.zeros(last + 1, dtype=np.bool_)
         is_changed[changed] = True

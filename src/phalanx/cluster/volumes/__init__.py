@@ -1,1 +1,1 @@
-"""Volumes: the requirements of pods, and the supply of nodes."""
+"""Volumes: which volumes pods require, and which volumes nodes can reach."""

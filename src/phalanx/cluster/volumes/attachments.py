@@ -79,7 +79,7 @@ class Attachments(NodeAllocator):
         return any(driver is not None and driver.needs_node_plugin for driver in known)
 
     def _missing(self, needs: tuple[Attachment, ...], row: int) -> str:
-        """Return the first required driver that is missing on a row; "" for none."""
+        """Return the first required CSI driver that is missing on a node row; "" for none."""
         installed = self._storage.get(self._nodes.names[row], _UNKNOWN).drivers
         for need in needs:
             driver = self._drivers.get(need.driver)
@@ -111,7 +111,7 @@ class Attachments(NodeAllocator):
         return minimum
 
     def _held(self, row: int, driver: str) -> set[str]:
-        """Return the handles of a driver in use by pods of a row."""
+        """Return the volume handles of a CSI driver in use by pods of a node row."""
         handles = map(self._handle, self._used.at(row))
         return {handle for handle_driver, handle in handles if handle_driver == driver}
 

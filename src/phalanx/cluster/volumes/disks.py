@@ -1,4 +1,4 @@
-"""Disks that pods of one node cannot share, and claims that only one pod at a time can use."""
+"""Disks that pods of one node cannot share, and PersistentVolumeClaims that only one pod at a time can use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_USE = " ".join(
 
 
 class Disks(NodeAllocator):
-    """Allocator of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
+    """Allocator of exclusive disks and PersistentVolumeClaims (kube-scheduler 1.36, VolumeRestrictions).
 
     A disk is exclusive per node, a ReadWriteOncePod claim in the whole cluster.
     """
@@ -78,7 +78,7 @@ class Disks(NodeAllocator):
             self.changes.note(row)
 
     def _free(self, disks: tuple[Disk, ...], rows: Rows) -> BoolArray:
-        """Return bool[rows]: rows without a pod with a conflicting disk."""
+        """Return bool[rows]: nodes without a pod that uses a conflicting disk."""
         free = np.ones(self._nodes.capacity, dtype=np.bool_)
         for disk in disks:
             for row in self._mounted.rows((disk.kind, disk.name)):

@@ -1,4 +1,4 @@
-"""Index of things that are only reachable from some nodes, by node label, without trying all things."""
+"""Index of volumes that are only reachable from some nodes, by node label, without trying all volumes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Bucket = tuple[str, str]
 
 
 class Located(Protocol):
-    """A thing with a `name`, a `rank` for the order in which it is tried (smallest first), and alternative terms
-    that a node must meet (None: any node)."""
+    """A volume or capacity with a `name`, a `rank` for the order in which it is tried (smallest first), and
+    alternative terms that a node must meet (None: any node)."""
 
     @property
     def name(self) -> str: ...
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Located)
 
 
 class Site(Generic[T]):
-    """All things that are reachable from the same nodes, in the order of rank and name."""
+    """All volumes that are reachable from the same nodes, in the order of rank and name."""
 
     def __init__(self, affinity: Terms) -> None:
         self.affinity = affinity
@@ -38,7 +38,7 @@ class Site(Generic[T]):
         self.things: dict[str, T] = {}
 
     def from_rank(self, minimum: int) -> Iterator[T]:
-        """Yield the things of this rank and above."""
+        """Yield the volumes of this rank and above."""
         for position in range(bisect_left(self.order, (minimum, "")), len(self.order)):
             yield self.things[self.order[position][1]]
 
@@ -52,7 +52,7 @@ class Site(Generic[T]):
 
 
 class Places(Generic[T]):
-    """Located things by their most selective label.
+    """Volumes by the node label that restricts their nodes the most.
 
     Most are on one node or in one zone: a term with `key In (values)`. Such a site is in one bucket per value; all
     other sites are checked for every node.
@@ -68,7 +68,7 @@ class Places(Generic[T]):
         return bool(self._sites)
 
     def add(self, thing: T) -> Site[T]:
-        """Add a thing; return its site."""
+        """Add a volume; return the site (the set of volumes with the same nodes) that it joins."""
         terms = thing.affinity
         site = self._sites.get(terms)
         if site is None:
@@ -85,7 +85,7 @@ class Places(Generic[T]):
         return site
 
     def remove(self, thing: T) -> Site[T]:
-        """Remove a thing; return its former site."""
+        """Remove a volume; return its former site."""
         terms = thing.affinity
         site = self._sites[terms]
         site.remove(thing)
@@ -101,7 +101,7 @@ class Places(Generic[T]):
         return site
 
     def at(self, labels: Labels) -> list[Site[T]]:
-        """Return the sites that are reachable from a node with these labels."""
+        """Return the sites whose volumes are reachable from a node with these labels."""
         sites = [site for site in self._anywhere.values() if reaches(site.affinity, labels)]
         seen: set[Terms] = set()
         for key in self._keys:

@@ -1,4 +1,4 @@
-"""Reachability of the volumes that a pod's claims are bound to, by labels, evaluated once per class."""
+"""Reachability of the volumes to which a pod's claims are bound, by node labels, evaluated once per class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ZONE_LABELS = (*_BETA, *_BETA.values())
 
 
 def is_refused(pod_class: PodClass) -> bool:
-    """Return whether a claim makes all nodes infeasible."""
+    """Return whether a PersistentVolumeClaim of the class makes all nodes infeasible."""
     return any(isinstance(need, UnusableVolume) for need in pod_class.volumes)
 
 

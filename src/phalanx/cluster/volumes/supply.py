@@ -1,8 +1,9 @@
-"""Supply of volumes for claims that are bound at placement: available volumes, and room for provisioning."""
+"""Supply of volumes for PersistentVolumeClaims that are bound at placement: available volumes, and room for
+provisioning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,6 @@ from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.volumes import (
     BindClaim,
-    ProvisioningTrouble,
     StorageCapacity,
     StorageCapacityGone,
     StorageClass,
@@ -39,24 +39,23 @@ if TYPE_CHECKING:
 VOLUMES = "volumes"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
-REFUSED = "node(s) had a volume refused by its provisioner a moment ago"
 
 _HOST = "kubernetes.io/hostname"
-_NONE: Mapping[str, int] = {}
 
 Claims = tuple[UnboundClaim, ...]
 Sites = dict[str, list[Site[Volume]]]
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """Decision for one pod: for each of its unbound claims the volume, "" for one to be provisioned on `node`."""
+    """Volumes chosen for one pod: for each of its unbound claims the volume, "" for one to be provisioned on
+    `node`."""
 
     node: str
     volumes: tuple[str, ...]
 
 
 class _Capacity(msgspec.Struct, frozen=True):
-    """A StorageCapacity as a located thing."""
+    """A CSIStorageCapacity, indexed by the nodes that can use it."""
 
     name: str
     rank: int
@@ -64,7 +63,7 @@ class _Capacity(msgspec.Struct, frozen=True):
 
 
 class VolumeSupply(NodeAllocator):
-    """Allocator of volumes for delayed claims (kube-scheduler 1.36, VolumeBinding).
+    """Allocator of volumes for PersistentVolumeClaims with delayed binding (kube-scheduler 1.36, VolumeBinding).
 
     A claim gets the smallest free volume that is suitable and reachable; otherwise one is provisioned, if its class
     permits it there and a driver with published capacity has enough. A volume for a placed pod is promised: no
@@ -84,7 +83,6 @@ class VolumeSupply(NodeAllocator):
         self._capacities: dict[str, tuple[str, _Capacity]] = {}
         self._room: dict[str, Places[_Capacity]] = {}
         self._drivers: dict[str, StorageDriver] = {}
-        self._trouble: dict[str, dict[str, int]] = {}
 
     # Queries for a class
 
@@ -132,7 +130,7 @@ class VolumeSupply(NodeAllocator):
         refusal = self.refuse(pod_class)
         if refusal is not None:
             return [(refusal, np.ones(shape, dtype=np.bool_))]
-        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE, REFUSED)}
+        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE)}
         for position, row in self._each(rows):
             reason = self._objection(claims, row)
             if reason:
@@ -149,8 +147,6 @@ class VolumeSupply(NodeAllocator):
         for claim in claims:
             known = self._classes.get(claim.storage_class)
             if claim.node or known is None or not known.provisioner or known.topologies:
-                return False
-            if claim.storage_class in self._trouble:
                 return False
             driver = self._drivers.get(known.provisioner)
             if driver is not None and driver.tracks_capacity:
@@ -179,7 +175,7 @@ class VolumeSupply(NodeAllocator):
         return copies
 
     def _objection(self, claims: Claims, row: int) -> str:
-        """Return the reason why a row admits no pod with these claims; "" if it does."""
+        """Return the reason why a node row admits no pod with these claims; "" if it does."""
         if any(claim.node and claim.node != self._nodes.names[row] for claim in claims):
             return NO_VOLUME
         labels, used = self._nodes.labels.of(row), set[str]()
@@ -198,7 +194,8 @@ class VolumeSupply(NodeAllocator):
         return {name: self._free[name].at(labels) if name in self._free else [] for name in names}
 
     def _match(self, claims: Claims, row: int, labels: Labels, sites: Sites, used: set[str]) -> list[str] | None:
-        """Return a volume for each claim, "" for one to be provisioned; None if the row cannot serve them all."""
+        """Return a volume for each claim of a pod, "" for one to be provisioned; None if the node row cannot serve
+        them all."""
         used_names, chosen = set(used), []
         for claim in claims:
             if claim.node and claim.node != self._nodes.names[row]:
@@ -211,7 +208,8 @@ class VolumeSupply(NodeAllocator):
         return chosen
 
     def _smallest(self, claim: UnboundClaim, labels: Labels, sites: Sites, used: set[str]) -> str:
-        """Return the volume for a claim, "" for none. A claim that is being provisioned matches no other volume."""
+        """Return the smallest suitable volume for a claim, "" for none. A claim that is being provisioned matches
+        no other volume."""
         if claim.node:
             return ""
         if claim.volume:
@@ -226,7 +224,7 @@ class VolumeSupply(NodeAllocator):
         return best[1]
 
     def _obstacle(self, claim: UnboundClaim, row: int, labels: Labels) -> str:
-        """Return the reason why no volume can be provisioned for a claim on a row's node; "" if one can."""
+        """Return the reason why no volume can be provisioned for a claim on a node row; "" if one can."""
         known = self._classes.get(claim.storage_class)
         if known is None or not known.provisioner:
             return NO_VOLUME
@@ -234,9 +232,6 @@ class VolumeSupply(NodeAllocator):
             all(labels.get(key) in values for key, values in term) for term in known.topologies
         ):
             return NO_VOLUME
-        refused = self._trouble.get(claim.storage_class, _NONE).get(self._nodes.names[row])
-        if refused is not None and not claim.node and claim.size >= refused:
-            return REFUSED
         driver = self._drivers.get(known.provisioner)
         if driver is None or not driver.tracks_capacity or not claim.size:
             return ""
@@ -325,7 +320,6 @@ class VolumeSupply(NodeAllocator):
                 self._classes[fact.name] = fact
                 return grown and self._changed_everywhere()
             case StorageClassGone(name):
-                self._trouble.pop(name, None)
                 return self._classes.pop(name, None) is not None and self._changed_everywhere()
             case StorageCapacity():
                 self._forget_capacity(fact.key)
@@ -342,23 +336,7 @@ class VolumeSupply(NodeAllocator):
                 last = self._drivers.get(fact.name)
                 self._drivers[fact.name] = fact
                 return last != fact and self._changed_everywhere()
-            case ProvisioningTrouble(storage_class, node, size, lasts):
-                return self._avoid(storage_class, node, size if lasts else None)
         return False
-
-    def _avoid(self, storage_class: str, node: str, size: int | None) -> bool:
-        """Avoid provisioning volumes of this size and above on the node; None ends this."""
-        refused = self._trouble.setdefault(storage_class, {})
-        if size is None:
-            refused.pop(node, None)
-        else:
-            refused[node] = size
-        if not refused:
-            del self._trouble[storage_class]
-        row = self._nodes.row(node)
-        if row >= 0:
-            self.changes.note(row)
-        return size is None
 
     def _offer(self, volume: Volume) -> bool:
         if self._volumes.get(volume.name) == volume:
@@ -409,7 +387,7 @@ class VolumeSupply(NodeAllocator):
             self._changed_at(room.affinity)
 
     def _changed_at(self, terms: tuple[NodeSelectorTerm, ...] | None) -> None:
-        """Record the rows that meet one of the terms, and possibly further rows."""
+        """Record the node rows that meet one of the terms as changed, and possibly further rows."""
         buckets, nodes = buckets_of(terms), self._nodes
         if buckets is None:
             self._changed_everywhere()
@@ -431,7 +409,7 @@ def _claims(pod_class: PodClass) -> Claims:
 
 
 def _suits(volume: Volume, claim: UnboundClaim) -> bool:
-    """Return whether a free volume satisfies a claim, independent of its location."""
+    """Return whether a free volume satisfies a claim, regardless of its location."""
     return (
         volume.size >= claim.size
         and volume.block == claim.block

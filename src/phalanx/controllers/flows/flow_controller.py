@@ -1,8 +1,9 @@
-"""Controller of Volcano's JobFlow: creates jobs from JobTemplates when their dependencies are met.
+"""Controller of Volcano's JobFlow: creates jobs from JobTemplates when the jobs that they depend on have reached
+the required state.
 
 Each reconciliation decides from the existing jobs and the status (`phalanx.jobs.flow`). Jobs have the names of
-their steps and are created before the status mentions them, so no job is created twice even if the process dies
-in between.
+their steps and are created before the status mentions them, so no job is created twice even if the process dies in
+between.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _LABEL = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re
 
 
 class FlowObject(msgspec.Struct, frozen=True):
-    """JobFlow or JobTemplate. `steps` are the JobTemplates that a flow names."""
+    """JobFlow or JobTemplate object. `steps` are the JobTemplates that a flow names."""
 
     uid: str
     resource_version: str
@@ -84,7 +85,7 @@ def _read_job(raw: bytes) -> ChildJob | None:
 
 
 class JobFlowController:
-    """Controller that reconciles a flow when it, one of its jobs or one of its templates changes."""
+    """Controller that reconciles a JobFlow when it, one of its jobs or one of its templates changes."""
 
     name = "job flow controller"
 
@@ -159,7 +160,7 @@ class JobFlowController:
             raise
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile a flow. Return the seconds until the next reconciliation; None to wait for a change."""
+        """Reconcile a JobFlow. Return the seconds until the next reconciliation; None to wait for a change."""
         record = self.flows.get(key)
         if record is None or record.deleting:
             return None  # the garbage collector deletes its jobs
@@ -197,7 +198,8 @@ class JobFlowController:
         return None if template is None or template.deleting else template
 
     async def _create(self, key: Key, flow: JobFlow, step: FlowStep) -> bool:
-        """Create the job of a step. Return whether it exists now; False if another owner has a job of this name."""
+        """Create the job of a JobFlow's step. Return whether the job exists now; False if another owner has a job
+        of this name."""
         template = self._template(key[0], step.name)
         if template is None:
             return True  # the template was deleted; the next reconciliation records it
@@ -226,7 +228,7 @@ class JobFlowController:
         return True
 
     def _adopt(self, metadata: Metadata, place: Key, existing: dict[str, Any]) -> bool:
-        """Return whether an existing job belongs to the flow."""
+        """Return whether an existing job of this name belongs to the JobFlow."""
         raw = msgspec.json.encode(existing)
         if read_child_job(raw).owner == metadata.uid:
             self._foreign.discard(place)
@@ -251,7 +253,7 @@ class JobFlowController:
         self.jobs.remove(key, job.uid)
 
     async def _write_status(self, key: Key, document: dict[str, Any], status: dict[str, Any]) -> None:
-        """Write the status. Raise ApiError 409 after a concurrent write of another client."""
+        """Write the status of a JobFlow. Raise ApiError 409 after a concurrent write of another client."""
         unmanaged = {
             name: value for name, value in mapping(document.get("status")).items() if name not in _STATUS_FIELDS
         }

@@ -1,7 +1,7 @@
-"""Probes of the pods of a task, for the dependencies of JobFlow steps.
+"""Probes of a task's pods, on which the steps of a JobFlow can depend.
 
-The author of a flow chooses port, path and header, and learns whether there was an answer. So only pods of that
-job are probed, only at pod addresses (never in a node's network), and redirects are not followed.
+The author of a flow chooses port, path and header, and learns whether there was an answer. So only pods of that job
+are probed, only at pod addresses (never in a node's network), and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_A_TIME = 16
 
 
 class PodProbes:
-    """Prober of pods; `client` lists the pods, `ask` probes one at its address."""
+    """Prober of a task's pods; `client` lists the pods, `ask` probes one pod at its address."""
 
     def __init__(
         self, client: KubeClient, ask: Callable[[str, ProbeQuestion], Awaitable[bool]] | None = None
@@ -34,7 +34,7 @@ class PodProbes:
         self._ask = ask or answers
 
     async def holds(self, namespace: str, question: ProbeQuestion) -> bool:
-        """Return whether all pods of the task exist and answer."""
+        """Return whether all pods of the probed task exist and answer the probe."""
         if not 0 < question.port < 65536:
             return False
         selector = f"{JOB_NAME}={question.job}"
@@ -63,7 +63,7 @@ def _belongs_to_task(pod: Mapping[str, Any], question: ProbeQuestion) -> bool:
 
 
 def _address(pod: Mapping[str, Any]) -> str | None:
-    """Return the address of a running pod with its own network."""
+    """Return the IP address of a running pod; None if it uses the network of its node."""
     status = mapping(pod.get("status"))
     if mapping(pod.get("spec")).get("hostNetwork") or status.get("phase") != "Running":
         return None
@@ -79,7 +79,7 @@ def _address(pod: Mapping[str, Any]) -> str | None:
 
 
 async def answers(address: str, question: ProbeQuestion) -> bool:
-    """Return whether the server at this address answers."""
+    """Return whether the pod at an address answers a probe: a TCP connection, or a GET if the probe has a path."""
     return await (_accepts_connection if question.path is None else _answers_get)(address, question)
 
 
@@ -94,7 +94,8 @@ async def _accepts_connection(address: str, question: ProbeQuestion) -> bool:
 
 
 async def _answers_get(address: str, question: ProbeQuestion) -> bool:
-    """Return whether a GET has a status from 200 to 399, like kubelet probes. The body is not read."""
+    """Return whether a pod answers a GET with a status from 200 to 399, like kubelet probes. The body is not
+    read."""
     path, _, query = (question.path or "/").partition("?")
     headers = dict([question.header]) if question.header is not None else {}
     timeout = aiohttp.ClientTimeout(total=_SECONDS)

@@ -27,13 +27,13 @@ _GATHER = 0.1
 
 
 def _read_job(raw: bytes) -> ChildJob | None:
-    """Return a job that names its template, in its own namespace."""
+    """Decode a job that names a JobTemplate of its own namespace; return None for other jobs."""
     job = read_child_job(raw)
     return job if job.template.startswith(f"{job.namespace}.") else None
 
 
 class JobTemplateController:
-    """Controller that reconciles a template when it changes, or when a job of it is created or deleted."""
+    """Controller that reconciles a JobTemplate when it changes, or when one of its jobs is created or deleted."""
 
     name = "job template controller"
 

@@ -1,1 +1,1 @@
-"""Controllers of gangs, independent of their pods' owner: restarts, suspended jobs, quota reservations."""
+"""Controllers of gangs that do not depend on the pods' owner: restarts, suspended jobs, quota reservations."""

@@ -1,6 +1,5 @@
-"""Check whether a group can be restarted by deleting its pods: the owner must replace them without its own
-restarts.
-"""
+"""Check whether a gang can be restarted by deleting its pods: their owner must replace them without restarts of its
+own."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ _DEPTH = 8
 
 
 def owner_resources() -> Iterable[tuple[str, str]]:
-    """Return (API group, plural) of the owners to read."""
+    """Return (API group, plural) of the owner kinds that the restart check reads."""
     return sorted({(group, plural) for (group, _), plural in _ABOVE.items()})
 
 
@@ -77,7 +76,7 @@ async def why_no_restart(
 
 
 async def _refusal(client: KubeClient, namespace: str, owner: OwnerReference, pods: int) -> str | None:
-    """Return the reason why the owner or one of its owners forbids a restart."""
+    """Return the reason why a pod owner or one of its owners forbids a restart; None if none does."""
     current: OwnerReference | None = owner
     for _ in range(_DEPTH):
         if current is None:
@@ -123,7 +122,8 @@ def _rule(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, An
 
 
 def _excuses(spec: Mapping[str, Any]) -> bool:
-    """Return whether a Job does not count pods deleted on purpose as failures."""
+    """Return whether a Job's podFailurePolicy ignores pods that were deleted on purpose (condition
+    DisruptionTarget)."""
     for rule in sequence(mapping(spec.get("podFailurePolicy")).get("rules")):
         named = [mapping(condition).get("type") for condition in sequence(mapping(rule).get("onPodConditions"))]
         if "DisruptionTarget" in named:

@@ -1,4 +1,4 @@
-"""Records of suspended jobs, of their PodGroups and of the groups' pods."""
+"""Records of suspended jobs, of their PodGroups and of the groups' pods, as their controller stores them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
 
 class QueuedGroup(msgspec.Struct, frozen=True):
-    """PodGroup of a job. `owner` is the job's uid, `job` its key."""
+    """PodGroup of a queued suspended job. `owner` is the job's uid, `job` its key."""
 
     uid: str
     resource_version: str
@@ -33,9 +33,8 @@ class QueuedGroup(msgspec.Struct, frozen=True):
 
 
 class QueuedPod(msgspec.Struct, frozen=True):
-    """Pod of such a group. `evicted` by the scheduler; `stays` if it has succeeded, or has a node and is neither
-    failed nor evicted.
-    """
+    """Pod of a suspended job's PodGroup. `evicted` by the scheduler; `stays` if it has succeeded, or has a node and
+    is neither failed nor evicted."""
 
     uid: str
     resource_version: str

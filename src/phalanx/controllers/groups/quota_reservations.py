@@ -1,6 +1,6 @@
-"""Controller of quota reservations for groups with `totalResources`, in namespaces that opt in.
+"""Controller of quota reservations for PodGroups with `totalResources`, in namespaces that opt in.
 
-Each reconciliation reads the whole state and updates the ledger of the namespace. The admission check
+Each reconciliation reads the whole state and updates the reservation ledger of the namespace. The admission check
 (`phalanx.admission.quota_reservations`) uses only the ledger; the annotation of a group only informs users.
 """
 
@@ -57,7 +57,7 @@ class _Named(Wire):
 
 
 class ReservingGroup(msgspec.Struct, frozen=True):
-    """PodGroup that requests a reservation, or has an unreadable request (`fault`)."""
+    """PodGroup that requests a quota reservation, or has an unreadable request (`fault`)."""
 
     uid: str
     resource_version: str
@@ -110,7 +110,7 @@ def _read_namespace(raw: bytes) -> ReservingNamespace | None:
 
 
 class QuotaReservationController:
-    """Controller that reconciles a namespace when a group or a quota in it changes."""
+    """Controller that reconciles the quota reservations of a namespace when a PodGroup or a quota in it changes."""
 
     name = "quota reservation controller"
 
@@ -218,7 +218,7 @@ class QuotaReservationController:
         return [quota for quota in quotas if quota is not None]
 
     async def _pods(self, namespace: str) -> list[ReservedPod]:
-        """Return the pods that are charged."""
+        """Return the namespace's pods that are charged to a quota reservation."""
         listed = await self._context.client.list_all(PODS.path(namespace))
         pods = []
         for item in listed.get("items") or ():

@@ -55,10 +55,9 @@ class _Pod(Wire):
 
 
 class MemberRecord(msgspec.Struct, frozen=True):
-    """Pod of a gang.
+    """Pod of a gang, for the group restart controller.
 
-    `gang` is `namespace/name`; `objects` are the API groups of the PodGroups that it can belong to, empty for
-    all.
+    `gang` is `namespace/name`; `objects` are the API groups of the PodGroups that it can belong to, empty for all.
     """
 
     uid: str
@@ -75,7 +74,7 @@ _EVICTION_REASONS = ("PreemptionByScheduler", "EvictionByEvictionAPI")
 
 
 def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRecord | None]:
-    """Return a reader of pods; it returns None for pods without a gang."""
+    """Return a decoder of pods; the decoder returns None for pods without a gang."""
 
     def read(raw: bytes) -> MemberRecord | None:
         pod = _POD.decode(raw)
@@ -137,7 +136,8 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 def group_reader(dialects: Dialects, kind: ServedKind) -> Callable[[bytes], RestartableGroup | None]:
-    """Return a reader of PodGroups of a kind; None for groups without a restart policy or without a gang."""
+    """Return a decoder of PodGroups of one kind; the decoder returns None for groups without a restart policy or
+    without a gang."""
 
     def read(raw: bytes) -> RestartableGroup | None:
         metadata = _NAMED.decode(raw).metadata

@@ -49,7 +49,7 @@ _RECHECK_PERIOD = 60.0
 
 
 class GroupRestartController:
-    """Controller that reconciles a group when it or one of its pods changes."""
+    """Controller that reconciles a PodGroup with a restart policy when it or one of its pods changes."""
 
     name = "group restart controller"
 
@@ -161,7 +161,8 @@ class GroupRestartController:
         return again
 
     async def _write(self, key: GroupKey, group: RestartableGroup, status: RestartStatus) -> None:
-        """Write the restart status. Raise ApiError 409 if the group has changed: then it is reconciled again."""
+        """Write the restart status to a PodGroup. Raise ApiError 409 if the group has changed: then it is
+        reconciled again."""
         resource, name = key
         note = msgspec.json.encode(status).decode()
         metadata = {
@@ -174,7 +175,8 @@ class GroupRestartController:
         self.groups[resource].put(name, msgspec.json.encode(answer))
 
     async def _delete(self, pods: Sequence[MemberRecord], status: RestartStatus) -> None:
-        """Delete pods, after setting the condition DisruptionTarget so that a Job can ignore them as failures."""
+        """Delete the pods of a restarting gang, after setting their condition DisruptionTarget so that a Job can
+        ignore them as failures."""
         number = status.last.number if status.last is not None else 0
         condition = {
             "type": "DisruptionTarget",

@@ -211,9 +211,8 @@ class SuspendedJobController:
         return sum(pod.stays for pod in pods) < (parse_whole(str(spec.get("minMember")), 1) or 1)
 
     async def _suspend(self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, job: dict[str, Any]) -> None:
-        """Suspend the job in one write: its controller deletes the pods, and the next reconciliation creates a
-        new group.
-        """
+        """Suspend a job in one write: its controller deletes the pods, and the next reconciliation creates a new
+        PodGroup."""
         answer = await self._context.writer.replace(_resource(kind).path(*key[1]), suspended(kind, job))
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         queue = job["metadata"]["labels"][QUEUE_LABEL]
@@ -222,7 +221,7 @@ class SuspendedJobController:
         )
 
     def _served(self, kind: SuspendableKind) -> SuspendableKind:
-        """Return the kind in its served version."""
+        """Return a suspendable kind in the version that the API server serves."""
         return self._kinds.get(kind.served.kind, kind)
 
     async def _declaring(self, kind: SuspendableKind, key: QueueKey, job: dict[str, Any]) -> dict[str, Any] | None:
@@ -248,7 +247,8 @@ class SuspendedJobController:
     async def _shortage(
         self, key: QueueKey, record: QueuedJob, job: dict[str, Any], sets: Sequence[PodTemplateSet]
     ) -> str | None:
-        """Return the shortage in the namespace's quotas for all pods that the job creates at once."""
+        """Return the shortage in the namespace's ResourceQuotas for all pods that the job creates at once; None if
+        they fit."""
         namespace = key[1][0]
         pods = [(pod_set.spec, pod_set.count) for pod_set in sets if pod_set.counted]
         age = (str(job["metadata"].get("creationTimestamp", "")), key[1][1])
@@ -264,7 +264,7 @@ class SuspendedJobController:
         return str(shortage)
 
     async def _abandon(self, kind: SuspendableKind, key: QueueKey, groups: Sequence[QueuedGroup]) -> None:
-        """Delete the queued groups of a job that was deleted or left the queue."""
+        """Delete the PodGroups of a suspended job that was deleted or removed from the queue."""
         if not groups:
             return
         try:
@@ -284,7 +284,7 @@ class SuspendedJobController:
         self.groups.put((namespace, group["metadata"]["name"]), msgspec.json.encode(answer))
 
     async def _update(self, namespace: str, group: QueuedGroup, desired: dict[str, Any]) -> None:
-        """Update the group to the size of the job, which can change while it is queued."""
+        """Update the PodGroup to the size of its suspended job, which can change while the job is queued."""
         current = decode_json(group.raw).get("spec") or {}
         wanted = desired["spec"]
         spec = {key: value for key, value in wanted.items() if current.get(key) != value}
@@ -308,7 +308,7 @@ class SuspendedJobController:
     def _publish(
         self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, severity: str, reason: str, note: str
     ) -> None:
-        """Record an event, once until the note changes."""
+        """Record an Event on a suspended job, once until the note changes."""
         if self._published_notes.get(record.uid) == note:
             return
         self._published_notes[record.uid] = note
@@ -322,7 +322,8 @@ class SuspendedJobController:
 
 
 def _belongs_to(job: dict[str, Any]) -> str:
-    """Return the error of a job that its owner would suspend again; "" for none."""
+    """Return the message for a job whose owner is a queued kind too, because this owner would suspend the job
+    again; "" for other jobs."""
     for owner in job["metadata"].get("ownerReferences") or ():
         above = QUEUED_KINDS.get(str(owner.get("kind")))
         if owner.get("controller") and above is not None and above.made is not None:

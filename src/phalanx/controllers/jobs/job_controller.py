@@ -59,7 +59,7 @@ _COMMAND = "command-"
 
 
 class VolcanoJobController:
-    """Controller that reconciles a job when it, its pods, its group or a Command for it changes."""
+    """Controller that reconciles a Volcano Job when it, its pods, its PodGroup or a Command for it changes."""
 
     name = "job controller"
 
@@ -200,11 +200,12 @@ class VolcanoJobController:
         return min((candidate for candidate in (again, wake) if candidate is not None), default=None)
 
     def _has_remains(self, uid: str) -> bool:
-        """Return whether a finished job still has pods or a group."""
+        """Return whether a finished job still has pods or a PodGroup."""
         return any(pod.alive for pod in self.pods.of(uid)) or any(True for _ in self.groups.of(uid))
 
     async def _execute(self, key: Key, job: Job, group: JobGroupRecord | None, decided: JobPlan) -> float | None:
-        """Execute the plan that follows from the status. Return the seconds until the next try."""
+        """Write the pods, the PodGroup and the other objects that the job's status requires. Return the seconds
+        until the next try."""
         if not decided.wanted:
             self._creation.forget(key[0], job.metadata.uid)
         if not decided.keep_group or (group is not None and outdated(job.status, group.group)):
@@ -247,7 +248,7 @@ class VolcanoJobController:
     def _with_reason(
         self, uid: str, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
     ) -> JobStatus:
-        """Return the status with the reason why the job does not run."""
+        """Return the job's status with the reason why the job does not run."""
         if status.phase is JobPhase.FAILED:
             return status  # the reason was set with the phase
         reason, message = "", ""
@@ -265,9 +266,8 @@ class VolcanoJobController:
         return replace(status, state=replace(status.state, reason=reason, message=message))
 
     async def _write_status(self, key: Key, raw: bytes, status: JobStatus) -> dict[str, Any]:
-        """Write the status; unknown fields are preserved. Raise ApiError 409 after a concurrent write of another
-        client.
-        """
+        """Write the status of a job; unknown fields are preserved. Raise ApiError 409 after a concurrent write of
+        another client."""
         document: dict[str, Any] = decode_json(raw)
         known = {field.encode_name for field in msgspec.structs.fields(JobStatus)}
         unknown_fields = {
@@ -314,7 +314,7 @@ class VolcanoJobController:
     # -- Commands and the end ------------------------------------------------------------------------------
 
     async def _drop_commands(self, key: Key, commands: Sequence[CommandRecord]) -> None:
-        """Delete Commands that are executed or not executable."""
+        """Delete Commands of a job that are executed or not executable."""
         for command in commands:
             path = COMMANDS.path(key[0], command.name)
             try:
@@ -339,7 +339,7 @@ class VolcanoJobController:
         return _GATHER
 
     async def _expire(self, key: Key, record: JobRecord) -> float | None:
-        """Delete a finished job after its TTL. Return the seconds until then."""
+        """Delete a finished job after its ttlSecondsAfterFinished. Return the seconds until then."""
         if record.ttl is None or not record.finished:
             return None
         remaining = record.finished + record.ttl - self._context.clock()
@@ -350,7 +350,7 @@ class VolcanoJobController:
 
 
 def _listed(job: Job) -> dict[str, str]:
-    """Return the resources besides pods that the status lists. An invalid plugin is reported elsewhere."""
+    """Return the objects besides pods that the job's status lists. An invalid plugin is reported elsewhere."""
     with contextlib.suppress(JobPluginError):
         return plugin_resources(job) | volume_resources(job)
     return volume_resources(job)

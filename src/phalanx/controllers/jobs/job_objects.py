@@ -40,7 +40,7 @@ _REFUSALS = (400, 403, 422)
 
 
 class ObjectTrouble(Exception):  # noqa: N818 - a missing prerequisite of the job, not a fault of the process
-    """Missing prerequisite of a job's pods.
+    """Obstacle to the creation of a job's pods, such as a missing volume.
 
     `reason` is that of the event; `again` is the number of seconds until the next check, None if only a change of
     the job helps.
@@ -53,7 +53,7 @@ class ObjectTrouble(Exception):  # noqa: N818 - a missing prerequisite of the jo
 
 
 class JobObjects:
-    """Creates the objects of jobs, and updates those that follow the job.
+    """Writer of jobs' PodGroups, volumes and plugin objects: creates them, and updates those that follow the job.
 
     Objects are checked once per generation of the job and process. `classes` are the existing PriorityClasses.
     """
@@ -84,7 +84,8 @@ class JobObjects:
         self._groups.remove((namespace, name), group.uid)
 
     async def ensure(self, job: Job, group: JobGroupRecord | None, waiting: tuple[str, ...]) -> None:
-        """Create or update all objects of a job. Raise ObjectTrouble if the pods must wait."""
+        """Create or update the PodGroup, volumes and plugin objects of a job. Raise ObjectTrouble if the pods must
+        wait."""
         priorities = self._priorities(job)
         uid = job.metadata.uid
         state = (job.metadata.generation, job.status.version, tuple(priorities.values()))
@@ -148,7 +149,7 @@ class JobObjects:
                 raise _refused(error, f"{wanted.kind} {wanted.name}") from None
 
     async def _create(self, resource: Resource, namespace: str, manifest: dict[str, Any]) -> bool:
-        """Create an object. Return False if it exists already."""
+        """Create an object of a job. Return False if it exists already."""
         try:
             await self._context.writer.create(resource.path(namespace), manifest)
         except ApiError as error:
@@ -158,7 +159,8 @@ class JobObjects:
         return True
 
     def _priorities(self, job: Job) -> dict[str, int]:
-        """Return the values of the PriorityClasses of its tasks. A missing class counts as none, as upstream."""
+        """Return the values of the PriorityClasses that a job's tasks name. A missing class counts as none, as
+        upstream."""
         records = {name: self._classes.get(("", name)) for name in priority_classes(job)}
         return {name: record.value for name, record in records.items() if record is not None}
 
@@ -201,7 +203,8 @@ class JobObjects:
 
 
 def _refused(error: ApiError, subject: str) -> ApiError | ObjectTrouble:
-    """Return the trouble of a write that the API refused; other errors as they are, to be retried at once."""
+    """Return an ObjectTrouble for a write that the API refused; return other errors unchanged, to be retried at
+    once."""
     if error.status not in _REFUSALS:
         return error
     return ObjectTrouble("FailedCreate", f"{subject} was refused: {error.message}", _REFUSED_PERIOD)

@@ -1,4 +1,4 @@
-"""Creation of a job's pods: all pods that it needs to start, or none.
+"""Creation of a job's pods: all pods that the job needs to start, or none.
 
 A ResourceQuota that is exhausted midway would leave a part of the pods, which are charged and never start. So
 quotas are checked before (`quota_order`). If one of the first `minimum` pods is rejected nevertheless, the pods
@@ -45,7 +45,7 @@ class _Trouble(msgspec.Struct):
 
 
 class PodCreation:
-    """Creates pods, and records the reason if the pods of a job cannot be created."""
+    """Creator of jobs' pods, which also records why the pods of a job cannot be created."""
 
     def __init__(self, context: ControllerContext, pods: ObjectStore[JobPod], quotas: QuotaOrder) -> None:
         self._context = context
@@ -54,19 +54,19 @@ class PodCreation:
         self._troubles: dict[str, _Trouble] = {}
 
     def trouble(self, uid: str) -> tuple[str, str] | None:
-        """Return reason and message if the last pods of a job (by uid) could not be created."""
+        """Return reason and message if the API rejected the last pods of a job (by uid); None if not."""
         trouble = self._troubles.get(uid)
         return (trouble.reason, trouble.message) if trouble is not None else None
 
     def forget(self, namespace: str, uid: str) -> None:
-        """Drop the state of a job that was deleted or wants no pods."""
+        """Drop the creation state of a job that was deleted or wants no pods."""
         self._troubles.pop(uid, None)
         self._quotas.leave(namespace, uid)
 
     async def create(
         self, job: Job, wanted: Sequence[tuple[TaskSpec, int]], present: Iterable[JobPod]
     ) -> float | None:
-        """Create the pods. Return the seconds until the next try, None if all were created."""
+        """Create the wanted pods of a job. Return the seconds until the next try, None if all were created."""
         metadata = job.metadata
         trouble = self._troubles.get(metadata.uid)
         if trouble is not None and (remaining := trouble.retry_at - self._context.clock()) > 0:
@@ -98,7 +98,7 @@ class PodCreation:
     async def _post_within(
         self, job: Job, tasks: Sequence[str], manifests: Sequence[dict[str, Any]], living: Sequence[JobPod]
     ) -> float | None:
-        """Create as many pods as the quotas allow, if these suffice for a start."""
+        """Create as many pods of a job as the ResourceQuotas allow, if these suffice for a start."""
         metadata, namespace = job.metadata, job.metadata.namespace
         # Pods of a task differ only in fields that quotas do not count.
         specs = {task: manifest["spec"] for task, manifest in zip(tasks, manifests, strict=True)}
@@ -142,7 +142,7 @@ class PodCreation:
         return await self._post(job, manifests, living)
 
     def _wait(self, job: Job, reason: str, message: str) -> float:
-        """Record the reason; the job is woken when the reason ends."""
+        """Record the reason why a job's pods are not created; the job is reconciled when the reason ends."""
         known = self.trouble(job.metadata.uid)
         if known == (reason, message):
             return MAX_PAUSE
@@ -191,7 +191,8 @@ class PodCreation:
         return self._record_failure(job, *_reason_of(rejection, len(manifests)))
 
     async def _is_own(self, job: Job, key: Key) -> bool:
-        """Return whether the pod of this name belongs to the job; the watch can be behind."""
+        """Return whether the pod with this name belongs to the job; if the watch does not have the pod yet, read it
+        from the API."""
         known = self._pods.get(key)
         if known is not None:
             return known.owner == job.metadata.uid
@@ -205,7 +206,7 @@ class PodCreation:
         return any(owner.get("uid") == job.metadata.uid for owner in owners)
 
     async def _delete_surplus(self, pods: Sequence[JobPod], minimum: int) -> None:
-        """Delete unbound new pods if there are too few of them to start."""
+        """Delete the unbound new pods of a job if fewer than its minimum were created."""
         if len(pods) >= minimum:
             return
         for pod in pods:
@@ -219,7 +220,8 @@ class PodCreation:
                 self._pods.remove((pod.namespace, pod.name), pod.uid)
 
     def _record_failure(self, job: Job, reason: str, message: str, longest: float = MAX_PAUSE) -> float:
-        """Record and publish the reason. Return the seconds until the next try."""
+        """Record and publish the reason why a job's pods cannot be created. Return the seconds until the next
+        try."""
         metadata = job.metadata
         trouble = self._troubles.get(metadata.uid)
         known = trouble is not None and (trouble.reason, trouble.message) == (reason, message)
@@ -245,7 +247,8 @@ class PodCreation:
 
 
 def _reason_of(error: ApiError, count: int) -> tuple[str, str]:
-    """Return reason and message for the job's state. The API server's message names the quota and the amounts."""
+    """Return reason and message of rejected pods for the job's state. The API server's message names the quota and
+    the resources."""
     if error.status == 403 and "exceeded quota" in error.message:
         # The used amounts change with every try; the quota and its limit are sufficient.
         name, _, amounts = error.message.partition("exceeded quota: ")[2].partition(",")

@@ -27,7 +27,7 @@ _MAX_WOKEN = 16
 
 
 class QuotaWait(msgspec.Struct, frozen=True):
-    """Waiting job: `age` is its sort key, `pods` are specs with their counts.
+    """Job that waits for ResourceQuota: `age` is its sort key, `pods` are pod specs with their numbers.
 
     Only jobs without their `quorum` block later jobs. `key` identifies the job to wake.
     """
@@ -43,7 +43,7 @@ class QuotaWait(msgspec.Struct, frozen=True):
 
 
 class QuotaOrder:
-    """Quotas of all namespaces, and the jobs that wait for them. `wake` is called with the key of a job."""
+    """ResourceQuotas of all namespaces, and the jobs that wait for them. `wake` is called with the key of a job."""
 
     def __init__(self, context: ControllerContext, wake: Callable[[Any], None]) -> None:
         self._context = context
@@ -55,25 +55,25 @@ class QuotaOrder:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def limited(self, namespace: str) -> bool:
-        """Return whether a quota of the namespace limits pods."""
+        """Return whether a ResourceQuota of the namespace limits pods."""
         return any(True for _ in self.quotas.of(namespace))
 
     def turn(self, namespace: str) -> asyncio.Lock:
-        """Return the lock to hold from the check of the quotas to the creation of the pods."""
+        """Return the lock to hold from the check of a namespace's ResourceQuotas to the creation of the pods."""
         if namespace not in self._turns:
             self._turns = {name: lock for name, lock in self._turns.items() if lock.locked()}
             self._turns[namespace] = asyncio.Lock()
         return self._turns[namespace]
 
     async def refresh(self, namespace: str) -> None:
-        """Read the quotas of a namespace, which include the latest pods of other clients."""
+        """Read the ResourceQuotas of a namespace, whose usage includes the latest pods of other clients."""
         listed = await self._context.client.list_all(RESOURCE_QUOTAS.path(namespace))
         for item in listed.get("items") or ():
             raw = msgspec.json.encode({**item, "kind": RESOURCE_QUOTAS.kind})
             self.quotas.put((namespace, item["metadata"]["name"]), raw)
 
     def ahead(self, namespace: str, uid: str, age: tuple[str, str], pods: Pods) -> QuotaWait | None:
-        """Return the first older job that waits for a resource that these pods use."""
+        """Return the first older job that waits for a quota resource that these pods use; None if there is none."""
         for wait in self._line(namespace):
             if wait.age >= age:
                 return None
@@ -88,7 +88,8 @@ class QuotaOrder:
         self._waits.setdefault(wait.namespace, {})[wait.uid] = wait
 
     def leave(self, namespace: str, uid: str) -> None:
-        """Remove a job that has its pods, or wants none any more, from the line; wake later jobs."""
+        """Remove a job that has its pods, or wants none any more, from the line for ResourceQuota; wake later
+        jobs."""
         waits = self._waits.get(namespace, {})
         if waits.pop(uid, None) is None:
             return
@@ -112,7 +113,8 @@ class QuotaOrder:
             self._wake_fitting(key[0])
 
     def _wake_fitting(self, namespace: str) -> None:
-        """Wake the jobs that fit now, and the first one in line to update its message."""
+        """Wake the jobs of a namespace whose pods fit into the ResourceQuotas now, and the first waiting job to
+        update its message."""
         quotas = list(self.quotas.of(namespace))
         reserved: list[tuple[dict[str, Any], int]] = []
         unfitting = 0

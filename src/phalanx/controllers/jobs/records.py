@@ -1,4 +1,4 @@
-"""Records of jobs, groups and Commands; small for finished jobs."""
+"""Records of jobs, PodGroups and Commands in the controller's stores; small for finished jobs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ class _Job(Wire):
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """Stored job; its JSON is decoded at reconciliation. `settled`: its status counts no pod that can still
-    change.
-    """
+    """Job in the controller's store; its JSON is decoded at reconciliation. `settled`: its status counts no pod
+    that can still change."""
 
     uid: str
     resource_version: str
@@ -101,7 +100,7 @@ class _Group(Wire):
 
 
 class JobGroupRecord(msgspec.Struct, frozen=True):
-    """PodGroup that a job controls."""
+    """PodGroup that a Volcano Job controls."""
 
     uid: str
     resource_version: str
@@ -116,7 +115,7 @@ _GROUP = msgspec.json.Decoder(_Group, strict=False)
 
 
 def read_group(raw: bytes) -> JobGroupRecord | None:
-    """Return the PodGroup if a Volcano Job controls it."""
+    """Decode a PodGroup that a Volcano Job controls; return None for other PodGroups."""
     pod_group = _GROUP.decode(raw)
     metadata, status = pod_group.metadata, pod_group.status
     owner = next(

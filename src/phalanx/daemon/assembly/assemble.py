@@ -1,4 +1,4 @@
-"""The whole process, built group by group."""
+"""Construction of the whole scheduler process, group by group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phalanx.kube.client import KubeClient
 
 
 class Assembly(msgspec.Struct, frozen=True, eq=False):
-    """All groups of parts; a group knows only the groups above it."""
+    """All groups of parts of the scheduler process; a group knows only the groups above it."""
 
     core: Core
     writes: Writes
@@ -33,12 +33,12 @@ class Assembly(msgspec.Struct, frozen=True, eq=False):
 
 
 def assemble(client: KubeClient, options: SchedulerOptions, telemetry: Telemetry) -> Assembly:
-    """Build all parts of the process; nothing runs yet. Raises PolicyError."""
+    """Build all parts of the scheduler process; nothing runs yet. Raises PolicyError."""
     core = build_core(options, telemetry)
     writes = build_writes(core, client)
     status = build_status(core, writes)
     execution = build_execution(core, writes, status)
     observation = build_observation(core, writes, status)
-    stored = build_stored_state(core, writes)
+    stored = build_stored_state(core, writes, observation)
     controllers = build_controllers(core, writes, status, execution, observation, stored)
     return Assembly(core, writes, status, execution, observation, stored, controllers)

@@ -1,8 +1,11 @@
-"""Builder of the controllers: stored state, objects that the process makes, gates and gangs that it releases."""
+"""Builder of the process's controllers: stored state, objects that the process creates, gates and gangs that it
+releases."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,25 +23,35 @@ from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindowCont
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
+from phalanx.daemon.controllers.recent_history_record import (
+    BACKOFFS_KEY,
+    EVICTIONS_KEY,
+    HistorySection,
+    RecentHistoryRecord,
+)
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.ledger_check import LedgerCheck
 from phalanx.kube.own_objects import name_prefix
+from phalanx.model.events import NodeBackoffsRestored, PodRejected
+from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
-from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
+from phalanx.scheduling.features.borrowed_room import BorrowedRoom
+from phalanx.scheduling.session.eviction_log import NotedEvictions
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
 class StoredState(msgspec.Struct, frozen=True, eq=False):
-    """State that survives a restart, each kind in its own ConfigMaps."""
+    """State of the scheduler that survives a restart, each kind in its own ConfigMaps."""
 
     usage: UsageRecord
     start_reservations: StartReservations
     reservations: ReservationRecord
     defragmentation: DefragmentationRecord
     policy: PolicyRecord
+    recent_history: RecentHistoryRecord
 
 
 class Controllers(msgspec.Struct, frozen=True, eq=False):
@@ -54,20 +67,39 @@ class Controllers(msgspec.Struct, frozen=True, eq=False):
     ledger_check: LedgerCheck
 
 
-def build_stored_state(core: Core, writes: Writes) -> StoredState:
+def build_stored_state(core: Core, writes: Writes, observation: Observation) -> StoredState:
     client, pool, options, features = writes.client, writes.pool, core.options, core.scheduler.features
     place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
     # Without the feature in the registry, this instance takes part in no cycle and stores nothing.
     starts = features.get(StartReservations) or StartReservations(core.state, core.scheduler.queue)
+    borrowed_room = features.get(BorrowedRoom) or BorrowedRoom(core.state, core.scheduler.queue)
     defragmentation = features.get(Defragmentation) or Defragmentation()
     return StoredState(
         UsageRecord(client, pool, place, core.scheduler.history, time.time, prefix=prefix),
         starts,
-        ReservationRecord(client, pool, place, starts.promised, starts.observed_starts, prefix=prefix),
+        ReservationRecord(
+            client, pool, place, starts.promised, starts.observed_starts, borrowed_room.backoff, prefix=prefix
+        ),
         DefragmentationRecord(
             client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix
         ),
         PolicyRecord(client, pool, place, lambda: core.policy_file.text, scheduler_names=options.scheduler_names),
+        RecentHistoryRecord(client, pool, place, _history_sections(core, observation), prefix=prefix),
+    )
+
+
+def _history_sections(core: Core, observation: Observation) -> tuple[HistorySection[Any], ...]:
+    """Return the recent events that a restart must not forget."""
+    backoff, evictions = core.state.nodes.backoff, core.scheduler.cycle_history.evictions
+
+    def restore_backoffs(entries: Sequence[NodeBackoffEntry]) -> None:
+        observation.observer.apply_event(NodeBackoffsRestored(tuple(entries)))
+
+    return (
+        HistorySection(BACKOFFS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_backoffs),
+        HistorySection(
+            EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
+        ),
     )
 
 
@@ -82,13 +114,12 @@ def build_controllers(
     client, pool, state, intake, telemetry = writes.client, writes.pool, core.state, core.intake, core.telemetry
     event_publisher, evict, kinds = status.event_publisher, execution.executor.evict, observation.observer.kinds
 
-    def pod_rejected(node: str, reason: str) -> None:
-        telemetry.refused_by_kubelet(reason)
-        if (nodes := core.scheduler.features.get(RejectingNodes)) is not None:
-            nodes.rejected(node, time.time())
+    def pod_rejected(event: PodRejected) -> None:
+        telemetry.refused_by_kubelet(event.reason)
+        observation.observer.apply_event(event)
 
     return Controllers(
-        KubeletRejections(state, pod_rejected),
+        KubeletRejections(state, pod_rejected, time.time),
         PartialGangs(state, event_publisher, evict, time.time),
         RunTimeExceeded(
             state, event_publisher, telemetry.run_time_exceeded, core.parts.verdict_published, time.time

@@ -21,7 +21,7 @@ from phalanx.scheduling.scheduler import Scheduler
 
 
 class Core(msgspec.Struct, frozen=True, eq=False):
-    """Options, policy, state and scheduler of the process, without any I/O of the cluster."""
+    """Options, policy, cluster state and scheduler of the process, without any I/O."""
 
     options: SchedulerOptions
     lifecycle: Lifecycle
@@ -37,12 +37,12 @@ class Core(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def policy(self) -> Policy:
-        """The policy in force."""
+        """Scheduling policy in force."""
         return self.policy_file.policy
 
 
 def build_core(options: SchedulerOptions, telemetry: Telemetry) -> Core:
-    """Build the core. Raises PolicyError for a policy that cannot be used."""
+    """Build the core of the process. Raises PolicyError for a policy that cannot be used."""
     lifecycle = Lifecycle()
     failures = Failures(telemetry.failed)
     parts = ServiceParts(failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import msgspec
@@ -12,13 +13,13 @@ from phalanx.daemon.assembly.writes import Writes
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, already_condemned, gone_guard
 from phalanx.daemon.hub_lease import HubLease
-from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency
+from phalanx.model.events import ProvisioningFailed
 
 
 class Execution(msgspec.Struct, frozen=True, eq=False):
@@ -45,11 +46,15 @@ def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution
     evictor = Evictor(client, pool, time.time, scheduler=name, through=lambda: core.policy.evictions)
     evictor.says_so = already_condemned(state, name)
     disruptions = Disruptions(status.conditions, evictor, evicted, gone_guard(state), core.telemetry.nominated)
-    troubles = ProvisioningTroubles(state, wake)
+
+    def provisioning_failed(namespace: str, storage_class: str, node: str, size: int) -> None:
+        state.apply(ProvisioningFailed(node, namespace, storage_class, size, math.ceil(time.time())))
+        wake()
+
     preparations = Preparations(
         lambda report: Binder(client, pool, report, core.signer),
         bound,
-        preparation_handlers(PooledClient(client, pool, Urgency.BIND), troubles.provisioning_failed),
+        preparation_handlers(PooledClient(client, pool, Urgency.BIND), provisioning_failed),
     )
     eligibility = Eligibility(state, lambda: core.scheduler.placer)
     hub_lease = HubLease(client, core.options.lease_namespace, eligibility.since_now, wake)

@@ -1,6 +1,8 @@
-"""The registry of parts: the one list of the parts of the scheduler process, each with its hooks."""
+"""Registry of parts: the one list of the parts of the scheduler process, each with its hooks."""
 
 from __future__ import annotations
+
+import time
 
 from phalanx.daemon.assembly.assemble import Assembly
 from phalanx.daemon.extender_calls import connect_extenders
@@ -8,12 +10,13 @@ from phalanx.daemon.service_part import Runs, ServicePart
 from phalanx.dialects.core import PodObject
 from phalanx.scheduling.features.run_time_limits import KILL
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.quota.usage_since_arrival import charge_since_arrival
 from phalanx.status.warnings.ignored_protection import ignored_protection
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota_labels
 
 
 def service_parts(built: Assembly) -> list[ServicePart]:
-    """Return all parts, in the order in which each hook calls them.
+    """Return all parts of the process, in the order in which each hook calls them.
 
     A comment states each order that matters, and tests/daemon/test_service_parts.py checks it.
     """
@@ -34,11 +37,16 @@ def service_parts(built: Assembly) -> list[ServicePart]:
         # Defragmentation after them: it may evict once its own budget is loaded.
         ServicePart("nominations", load=hooks.load_nominations),
         ServicePart(
-            "usage record", Runs.LEADING, run=stored.usage.run, load=stored.usage.load, save=hooks.save_usage
+            "usage record", Runs.LEADING, run=stored.usage.run, load=hooks.load_usage, save=hooks.save_usage
         ),
         ServicePart("promised starts", load=hooks.load_promises, save=lambda last: stored.reservations.save()),
         ServicePart(
             "defragmentation", load=stored.defragmentation.load, save=lambda last: stored.defragmentation.save()
+        ),
+        ServicePart(
+            "recent history",
+            load=stored.recent_history.load,
+            save=lambda last: stored.recent_history.save(),
         ),
         ServicePart(
             "policy record",
@@ -47,7 +55,13 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             load=stored.policy.load,
             check=stored.policy.save,
         ),
-        ServicePart("kubelet rejections", pod_seen=controllers.kubelet_rejections.pod_seen),
+        ServicePart(
+            "kubelet rejections",
+            pod_seen=controllers.kubelet_rejections.pod_seen,
+            pod_gone=controllers.kubelet_rejections.pod_gone,
+            warnings=controllers.kubelet_rejections.report,
+            bind_warnings=controllers.kubelet_rejections.pods_bound,
+        ),
         # The executor before telemetry: reports of the executor about a pod precede the last count of that pod.
         ServicePart(
             "executor",
@@ -119,7 +133,7 @@ def service_parts(built: Assembly) -> list[ServicePart]:
 
 
 class _Hooks:
-    """Hooks of more than one call."""
+    """Hooks of parts that consist of more than one call."""
 
     def __init__(self, built: Assembly) -> None:
         self._built = built
@@ -143,10 +157,16 @@ class _Hooks:
     async def load_promises(self) -> None:
         self._stored.start_reservations.load(*await self._stored.reservations.load())
 
+    async def load_usage(self) -> None:
+        await self._stored.usage.load()
+        charge_since_arrival(self._core.state, self._core.scheduler.history, time.time())
+
     def save_usage(self, last: bool) -> None:
-        """Save the usage when the process ends; until then the record's task saves it in intervals."""
+        """Save the usage when the process ends or a budget is spent; the record's task saves it in intervals."""
         if last:
             self._stored.usage.save(last=True)
+        else:
+            self._stored.usage.save_spent()
 
     async def write_policy(self) -> None:
         self._stored.policy.save()
@@ -156,6 +176,6 @@ class _Hooks:
             self._core.telemetry.pod_seen(pod)
 
     async def publish_all(self) -> None:
-        """Compare the status of every group, then of every account, with the state."""
+        """Compare the status of every PodGroup, then of every queue and quota, with the state."""
         await self._built.observation.observer.publish_gangs()
         await self._built.status.accounts.run()

@@ -1,4 +1,4 @@
-"""Builder of the publishers: conditions, events, verdicts, the status of groups and accounts, warnings."""
+"""Builder of the publishers: conditions, events, verdicts, the status of groups, queues and quotas, warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builder of the path of every write: the lease, the fenced client, the pool, the event recorder."""
+"""Builder of the path of every write: the lease, the client that checks it, the write pool, the event recorder."""
 
 from __future__ import annotations
 

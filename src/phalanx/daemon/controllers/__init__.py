@@ -1,1 +1,2 @@
-"""Controllers beside scheduling: objects that the process creates, gates and gangs that it releases."""
+"""Controllers of the scheduler process beside scheduling: objects that the process creates, gates and gangs that it
+releases."""

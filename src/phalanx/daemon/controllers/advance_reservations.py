@@ -27,17 +27,17 @@ from phalanx.status.status_writer import DerivedStatus, StatusWriter
 _NODES_NAMED = 64
 _OWNERS_NAMED = 16
 _OCCURRENCES_NAMED = 3
-_WARNED_OF = ("Unschedulable", "NodeLost", "Unused")
+_WARNED_OF = ("Unschedulable", "NodeLost", "Maintenance", "Unused")
 _WORDS = {
-    EndReason.SUCCEEDED: "it has been used",
-    EndReason.EXPIRED: "its time is over",
+    EndReason.SUCCEEDED: "the reservation has been used",
+    EndReason.EXPIRED: "the time of the reservation has ended",
     EndReason.UNUSED: "no pod has used it for the duration of unusedAfter",
-    EndReason.UNSCHEDULABLE: "its time is over, and its resources were never completely free",
+    EndReason.UNSCHEDULABLE: "the time of the reservation has ended, and its resources were never completely free",
 }
 
 
 class ReservationStatus(msgspec.Struct, frozen=True):
-    """Status of a reservation, written when it differs from the last one."""
+    """Status of an advance reservation, written when it differs from the last one."""
 
     phase: GrantPhase
     start: int
@@ -47,6 +47,7 @@ class ReservationStatus(msgspec.Struct, frozen=True):
     allocated: tuple[tuple[str, str], ...]
     users: tuple[str, ...]
     lost: tuple[str, ...]
+    closed: tuple[tuple[str, str], ...]
     refusal: GrantRefusal | None
     reason: str
     problem: str
@@ -55,7 +56,7 @@ class ReservationStatus(msgspec.Struct, frozen=True):
 
 
 class AdvanceReservationStatuses:
-    """Publisher of the status of every reservation; it checks once a second and writes only changes.
+    """Publisher of the status of every advance reservation; it checks once a second and writes only changes.
 
     `grants` returns the grants. `recorded` returns whether a grant (name, uid, phase, start) is stored where a
     restart finds it: a grant is not published before. A stored status is only compared, never used as input.
@@ -97,13 +98,13 @@ class AdvanceReservationStatuses:
                 self._writer.touch(name)
 
     def _is_publishable(self, grant: AdvanceGrant) -> bool:
-        """Return whether the grant has a state that a restart would not change."""
+        """Return whether the grant of a reservation has a state that a restart would not change."""
         if grant.phase is GrantPhase.PENDING:
             return bool(grant.refusal or grant.spec.problem)
         return self._recorded(grant.name, grant.spec.uid, grant.phase.value, grant.start)
 
     def _publish(self, seen: SeenReservation, status: ReservationStatus, last: ReservationStatus | None) -> None:
-        """Publish an event when a reservation is granted, refused, lost or ended.
+        """Publish an event when an advance reservation is granted, refused, lost or ended.
 
         After a restart the conditions of the status show what is already published.
         """
@@ -111,7 +112,12 @@ class AdvanceReservationStatuses:
         _, ready = _conditions(status)
         if (last is None or last.phase is status.phase) and published.get("reason") == ready[2]:
             return
-        if last is not None and (last.phase, last.reason, last.lost) == (status.phase, status.reason, status.lost):
+        if last is not None and (last.phase, last.reason, last.lost, last.closed) == (
+            status.phase,
+            status.reason,
+            status.lost,
+            status.closed,
+        ):
             return
         kind: Literal["Normal", "Warning"] = "Warning" if ready[2] in _WARNED_OF else "Normal"
         about = ObjectRef(f"{seen.ref.group}/{seen.ref.version}", seen.ref.kind, "", seen.ref.name, seen.ref.uid)
@@ -188,6 +194,7 @@ def _status(grant: AdvanceGrant, generation: int) -> ReservationStatus:
         allocated=_amounts(grant.used_amounts()),
         users=grant.users,
         lost=grant.lost,
+        closed=tuple(sorted(grant.closed.items())),
         refusal=grant.refusal,
         reason=grant.reason,
         problem=grant.spec.problem,
@@ -218,8 +225,13 @@ def _owners(status: ReservationStatus) -> list[dict[str, str]]:
     return [{"namespace": namespace, "name": name} for namespace, _, name in pairs]
 
 
+def conditions_of_grant(grant: AdvanceGrant) -> tuple[tuple[str, str, str, str], tuple[str, str, str, str]]:
+    """Return the conditions Scheduled and Ready of a grant: (type, status, reason, message)."""
+    return _conditions(_status(grant, 0))
+
+
 def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], tuple[str, str, str, str]]:
-    """Return the conditions Scheduled and Ready: (type, status, reason, message)."""
+    """Return the conditions Scheduled and Ready of a reservation: (type, status, reason, message)."""
     if status.problem:
         return ("Scheduled", "False", INVALID, status.problem), ("Ready", "False", INVALID, status.problem)
     if status.phase is GrantPhase.PENDING:
@@ -235,11 +247,17 @@ def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], t
         return ("Scheduled", granted, scheduled, words), ("Ready", "False", status.reason, words)
     granted_on = f"resources are reserved on {len(status.nodes)} node(s)"
     scheduled_now = ("Scheduled", "True", "Scheduled", granted_on)
-    if status.lost:
-        lost = (
-            f"node(s) {', '.join(status.lost[:5])} are lost, and no other node has free resources for the lost part"
-        )
+    closed = dict(status.closed)
+    gone = [name for name in status.lost if name not in closed]
+    if gone:
+        lost = f"node(s) {', '.join(gone[:5])} are lost, and no other node has free resources for the lost part"
         return scheduled_now, ("Ready", "False", "NodeLost", lost)
+    if closed:
+        causes = ", ".join(sorted(set(closed.values())))
+        text = f"node(s) {', '.join(list(closed)[:5])} close before its end ({causes})"
+        if status.lost:
+            text += ", and no other node has free resources for this part"
+        return scheduled_now, ("Ready", "False", "Maintenance", text)
     if status.phase is GrantPhase.AVAILABLE:
         return scheduled_now, ("Ready", "True", "Available", "its pods can use it")
-    return scheduled_now, ("Ready", "False", "Waiting", f"it starts at {format_time(status.start)}")
+    return scheduled_now, ("Ready", "False", "Waiting", f"the reservation starts at {format_time(status.start)}")

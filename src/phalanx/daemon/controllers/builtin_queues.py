@@ -22,7 +22,7 @@ _QUEUES = Resource(VOLCANO, "v1beta1", "queues", "Queue", namespaced=False)
 
 
 class BuiltinQueues:
-    """Creation of each missing queue once Volcano's Queues are served.
+    """Creator of the missing queues `default` and `root` once Volcano's Queues are served.
 
     A queue that a user deletes is not created again before the next start.
     """
@@ -43,7 +43,7 @@ class BuiltinQueues:
         self._checked = False
 
     def check(self) -> None:
-        """Submit the creation of missing queues after the kind has become known; cheap otherwise."""
+        """Submit the creation of missing queues after the kind Queue has become known; cheap otherwise."""
         known = self._kinds.knows_all(_QUEUES.group, _QUEUES.plural)
         if known and not self._checked:
             declared = set(self._intake.account_keys())

@@ -1,4 +1,4 @@
-"""Budget of defragmentation in a ConfigMap: the limit of evictions per hour holds across restarts."""
+"""Eviction budget of defragmentation in a ConfigMap: the limit of evictions per hour holds across restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class DefragmentationRecord:
-    """Storage of the booked evictions.
+    """Storage of the evictions that defragmentation has reserved from its hourly budget.
 
     They are loaded once before the first plan, and every booking is written. Booked pods are evicted only after the
     write (`wake`); without a successful write no pod is moved.
@@ -51,7 +51,7 @@ class DefragmentationRecord:
         self._writing = False
 
     async def load(self) -> None:
-        """Load the booked evictions."""
+        """Load the reserved evictions of defragmentation."""
         texts, now = await self._object.read(), self._clock()
         entries: list[EvictionEntry] = []
         if DATA_KEY in texts:
@@ -63,7 +63,7 @@ class DefragmentationRecord:
         self._defragmentation.runs.load(entries, now)
 
     def save(self) -> None:
-        """Submit a write of changed bookings."""
+        """Submit a write of changed eviction reservations."""
         runs = self._defragmentation.runs
         version = runs.version
         if version == self._written or self._writing:
@@ -94,7 +94,7 @@ def encode(entries: list[EvictionEntry]) -> str:
 
 
 def decode(text: str) -> list[EvictionEntry]:
-    """Parse stored bookings. Raises ValueError."""
+    """Parse the stored eviction reservations of defragmentation. Raises ValueError."""
     document = decode_json(text.encode("utf-8", "surrogatepass"))
     if not isinstance(document, dict) or document.get("version") != VERSION:
         raise ValueError(f"it is not of version {VERSION}")

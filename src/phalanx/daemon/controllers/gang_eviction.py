@@ -1,4 +1,4 @@
-"""Eviction of members of a gang together, without a preemptor."""
+"""Eviction of a gang's members together, without a preemptor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def evict_members(
     cause: str,
     preemptor: str = "",
 ) -> list[Evict]:
-    """Mark the members as evicting; return the evictions for the executor."""
+    """Mark the members of a gang as evicting; return the evictions for the executor."""
     evictions = []
     for member in members:
         state.pods.mark_evicting(member, cause)

@@ -46,7 +46,7 @@ Action = Callable[[], Any]
 
 
 class _Entry:
-    """State of one name.
+    """State of one generated PodGroup's name.
 
     `tries` counts the created or rejected objects. Before `paused_until` (loop time) no object is created.
     `backoff` is for writes that failed temporarily. `planned` is the timer of the next step.
@@ -63,7 +63,7 @@ class _Entry:
 
 
 class GeneratedPodGroups:
-    """Controller of generated PodGroups.
+    """Controller of generated PodGroups, which the scheduler creates for gangs that only their pods declare.
 
     The pods' labels are the source; the object follows them until another client writes its spec. The owners are
     the controllers of the members, or members without a controller, so the garbage collector deletes the object
@@ -98,11 +98,11 @@ class GeneratedPodGroups:
         self._complaints: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
-        """Return the number of entries in memory."""
+        """Return the number of entries that the controller stores."""
         return len(self._entries) + len(self._owners) + len(self._without_kind)
 
     def pod_seen(self, pod: PodObject) -> None:
-        """Record the owner of a member; a member without a controller owns itself."""
+        """Record the owner of a gang's member; a member without a controller owns itself."""
         metadata = pod.metadata
         if metadata.uid in self._owners or not self._declarations.may_declare_alone(metadata):
             return
@@ -123,7 +123,7 @@ class GeneratedPodGroups:
             self._shared[name] = owner, uses - 1
 
     def touch(self, key: GangKey) -> None:
-        """Plan a step for a gang after a change of it, its members or its object."""
+        """Plan a step for a gang after a change of the gang, its members or its PodGroup."""
         self._without_kind.pop(key, None)
         record = self._state.gangs.get(key)
         concerns = record is not None and record.spec is not None and record.spec.rules.alone
@@ -135,7 +135,8 @@ class GeneratedPodGroups:
                 entry.planned.cancel()
 
     def check(self) -> None:
-        """Plan a step for every gang when a kind has become served or the policy has changed; cheap otherwise."""
+        """Plan a step for every gang when a PodGroup kind has become served or the policy has changed; cheap
+        otherwise."""
         rule = self._kind(), self._enabled()
         if rule != self._rule:
             self._rule = rule
@@ -190,7 +191,7 @@ class GeneratedPodGroups:
             self._plan(key, entry, entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None))
 
     def _step(self, key: GangKey, entry: _Entry) -> Action | None:
-        """Return the next write; None if the object is up to date."""
+        """Return the next write of a gang's generated PodGroup; None if it is up to date."""
         objects = self._intake.group_objects.made(key)
         if not self._intake.is_ours(key):
             return None  # another Phalanx manages its own objects
@@ -224,7 +225,7 @@ class GeneratedPodGroups:
         return lambda: self._create(kind, key, gang, entry)
 
     def _wanted(self, key: GangKey) -> Gang | None:
-        """Return the gang if it should have a generated object."""
+        """Return the gang if it should have a generated PodGroup."""
         record = self._state.gangs.get(key)
         gang = record.spec if record is not None and record.members else None
         if gang is None or not self._enabled() or not gang.rules.alone or gang.problem is not None:
@@ -234,14 +235,14 @@ class GeneratedPodGroups:
         return None if declared else gang
 
     def _kind(self) -> ServedKind | None:
-        """Return the kind for new objects; None until all objects of that kind are known."""
+        """Return the PodGroup kind for new objects; None until all objects of that kind are known."""
         kinds = self._kinds()
         served = {kind.group: kind for kind in kinds}
         kind = next((served[group] for group in GROUPS if group in served), None)
         return kind if kind is not None and kinds[kind] else None
 
     def _owners_of(self, key: GangKey) -> list[Owner]:
-        """Return the owners of the members without duplicates, the oldest member's first."""
+        """Return the owners of a gang's members without duplicates, the oldest member's first."""
         members = sorted(
             self._state.gangs[key].members.values(), key=lambda record: (record.pod.created, record.pod.name)
         )
@@ -278,7 +279,7 @@ class GeneratedPodGroups:
         await self._client.patch(_path(generated), {**patch, "metadata": metadata}, PatchType.MERGE)
 
     async def _release(self, generated: GeneratedPodGroup) -> None:
-        """Remove our metadata and owners from an object that another client has adopted."""
+        """Remove the scheduler's metadata and owners from a PodGroup that another client has adopted."""
         annotations = dict.fromkeys((GENERATED_FROM_PODS, FORMER_GENERATED_FROM_PODS))
         metadata = {"annotations": annotations, "labels": dict.fromkeys(LABELS), "ownerReferences": None}
         await self._patch(generated, {"metadata": metadata})

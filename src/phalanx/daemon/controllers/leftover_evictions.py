@@ -26,7 +26,7 @@ _INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was 
 
 
 class LeftoverEvictions:
-    """Completion of interrupted evictions.
+    """Completion of evictions that a crash interrupted.
 
     A gang that lost its quorum to an eviction while other members with our condition run on is evicted completely:
     gangs are evicted as one, also across a crash. All victims of a decision get the condition before the first one
@@ -68,7 +68,7 @@ class LeftoverEvictions:
         self._evictions.pop(uid, None)
 
     def check(self) -> None:
-        """Check broken gangs and stale conditions; call it about once a second after the first list."""
+        """Check partly evicted gangs and stale conditions; call it about once a second after the first list."""
         now = self._now()
         self._end_broken_gangs(now)
         self._withdraw_stale(now)
@@ -104,11 +104,11 @@ class LeftoverEvictions:
                 self._withdraw(record.pod)
 
     def _is_undecided(self, record: PodRecord) -> bool:
-        """Return whether the fate of the pod's gang is still open."""
+        """Return whether a decision about the eviction of the pod's gang is still open."""
         return record.gang is not None and record.gang.key in self._broken and not holds_quorum(record.gang)
 
     def _condemned(self, gang: GangRecord) -> list[PodRecord]:
-        """Return the active members with our condition."""
+        """Return the active members of a gang with the scheduler's eviction condition."""
         schedulers, now = self._state.schedulers, self._now()
         return [
             member

@@ -1,6 +1,5 @@
-"""Cordons for maintenance: nodes are cordoned at the start of a window, and nodes that we cordoned uncordoned at
-its end.
-"""
+"""Cordons for maintenance: nodes are cordoned at the start of a window, and nodes that the scheduler cordoned are
+uncordoned at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _SETTLES = 0.5
 
 
 class MaintenanceCordons:
-    """Controller of the cordons.
+    """Controller that cordons nodes for maintenance windows.
 
     The annotation names the occurrence of the window for which a node was cordoned, so a restart changes nothing. A
     node that was cordoned before has no annotation and stays cordoned. A node that a user uncordons stays
@@ -67,7 +66,7 @@ class MaintenanceCordons:
         self._clean = -1 if marked else self._state.version
 
     def _wanted(self) -> dict[str, tuple[str, ...]]:
-        """Return the marks of the active windows by node name, ordered by window name."""
+        """Return the annotations of the active windows by node name, ordered by window name."""
         marks: dict[str, tuple[str, ...]] = {}
         table, now = self._state.nodes.maintenance, int(self._now())
         for name, window in sorted(table.windows.items()):
@@ -81,7 +80,7 @@ class MaintenanceCordons:
         self._pool.submit(Urgency.DELETE, lambda: self._write(node))
 
     async def _write(self, node: Node) -> float | None:
-        """Write the cordon; return the seconds until a retry, or None if nothing is left to do."""
+        """Write the cordon of a node; return the seconds until a retry, or None if no write is left."""
         pause: float | None = None
         try:
             pause = await self._attempt(node)
@@ -115,14 +114,15 @@ class MaintenanceCordons:
 
 
 def _differs(marks: tuple[str, ...], mark: str, unschedulable: bool) -> bool:
-    """Return whether a node has to be cordoned with a mark, or its mark is outdated."""
+    """Return whether a node has to be cordoned for a window, or its annotation is outdated."""
     if mark:
         return mark not in marks
     return bool(marks) and not unschedulable
 
 
 def _patch(document: Any, uid: str, marks: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the patch for the current node; None if there is nothing to write or the node was replaced."""
+    """Return the patch that cordons or uncordons a node; None if there is nothing to write or the node was
+    replaced."""
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     mark = (metadata.get("annotations") or {}).get(CORDONED_BY) or ""
     unschedulable = spec.get("unschedulable") is True

@@ -33,7 +33,7 @@ _PODS_NAMED = 5
 
 
 class WindowStatus(msgspec.Struct, frozen=True):
-    """Status of a window, written when it differs from the last one."""
+    """Status of a maintenance window, written when it differs from the last one."""
 
     phase: str
     nodes: int
@@ -44,7 +44,7 @@ class WindowStatus(msgspec.Struct, frozen=True):
 
 
 class MaintenanceWindowController:
-    """Publisher of the status of every window; it checks once a second and writes only changes.
+    """Publisher of the status of every maintenance window; it checks once a second and writes only changes.
 
     `knows_all` returns whether all objects of a kind (group, plural) are known. Running pods are listed while a
     window is active. A stored status is only compared, never used as input.
@@ -99,7 +99,7 @@ class MaintenanceWindowController:
         self._notified = {key: units for key, units in self._notified.items() if key in due}
 
     def _span(self, window: MaintenanceWindow) -> Occurrence | None:
-        """Return the occurrence that is active, else the next."""
+        """Return the occurrence of a maintenance window that is active, else the next one."""
         now = int(self._now())
         known = self._spans.get(window.name)
         if known is None or known[0] is not window or now >= known[1]:
@@ -119,7 +119,7 @@ class MaintenanceWindowController:
         return WindowStatus("Active", len(rows), span, running, "", generation)
 
     def _running(self, rows: list[int]) -> Iterator[PodRecord]:
-        """Yield the pods on the nodes, except pods that belong to the node."""
+        """Yield the pods on the nodes of a window, except pods that belong to the node."""
         for row in rows:
             for record in self._state.pods.on(row):
                 if record.state in _ON_NODE and not record.pod.fixture:
@@ -177,9 +177,8 @@ class MaintenanceWindowController:
         }
 
     def _give_notice(self, window: MaintenanceWindow, span: Occurrence) -> set[tuple[str, int]]:
-        """Notify each unit that will be evicted once; return the key of the notified occurrence if its notice is
-        due.
-        """
+        """Notify each gang or pod that a window will evict, once; return the key of the notified occurrence if its
+        notice is due."""
         now, key = self._now(), (window.uid, span.start)
         if now < span.start - window.notice:
             return set()
@@ -191,7 +190,8 @@ class MaintenanceWindowController:
                 continue
             notified.add(unit)
             note = (
-                f"it is evicted at {format_time(span.start)}, when the maintenance of node {record.pod.node} begins"
+                f"the pod is evicted at {format_time(span.start)}, "
+                f"when the maintenance of node {record.pod.node} begins"
             )
             self._event_publisher.run_time_ends(record, NOTICE, f"{note} ({window.title})")
         return {key}

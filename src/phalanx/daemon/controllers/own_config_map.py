@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 
 class LeftAlone(Exception):  # noqa: N818 - names the outcome, not an error
-    """Refusal to write an object whose version is newer than this process knows."""
+    """Refusal to write a ConfigMap whose version is newer than this process knows."""
 
 
 class OwnConfigMap:
-    """ConfigMap that is read once and then written, one write at a time.
+    """ConfigMap of the scheduler that is read once and then written, one write at a time.
 
     `without` is the consequence if it is unreadable.
 
@@ -54,16 +54,16 @@ class OwnConfigMap:
 
     @property
     def exists(self) -> bool:
-        """Existence of the object at the last access."""
+        """Whether the ConfigMap existed at the last read or write."""
         return self._exists
 
     @property
     def left_alone(self) -> bool:
-        """Return whether a newer version of Phalanx wrote the object."""
+        """Whether a newer version of Phalanx wrote the ConfigMap."""
         return bool(self._newer)
 
     async def read(self) -> dict[str, str]:
-        """Return the texts of the object; none if it does not exist or is not readable.
+        """Return the texts in the ConfigMap by key; none if it does not exist or is not readable.
 
         The function retries while the API server is unreachable.
         """
@@ -82,7 +82,7 @@ class OwnConfigMap:
         return {key: text for key, text in texts.items() if key not in newer}
 
     async def put(self, news: dict[str, str], data: dict[str, str]) -> None:
-        """Write the changed texts `news`, or all `data` in a new object. Raises LeftAlone for a newer version.
+        """Write the changed texts `news`, or all `data` in a new ConfigMap. Raises LeftAlone for a newer version.
 
         If the object was created or deleted since the last access, the other request is used.
         """
@@ -118,7 +118,7 @@ class OwnConfigMap:
         raise ConnectionLost(f"{self._name} is created and deleted repeatedly")
 
     def complain(self, problem: str) -> None:
-        """Log a problem once until another one occurs."""
+        """Log a problem of the ConfigMap once, until another one occurs."""
         if self._logged != problem:
             self._logged = problem
             log.warning("configmap %s/%s %s", self._namespace, self._name, problem)
@@ -139,7 +139,7 @@ class OwnConfigMap:
 
 
 def version_of(text: str) -> int:
-    """Return the version of a text; 0 without a version or for an unreadable text."""
+    """Return the version of a stored text; 0 without a version or for an unreadable text."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:

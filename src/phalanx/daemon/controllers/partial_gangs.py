@@ -18,7 +18,8 @@ _CUT_OFF = "the rest of the pod's gang could not be bound in time"
 
 
 class PartialGangs:
-    """Search for gangs with an incomplete plan after its timeout (seconds since the plan, the gang's own or 600).
+    """Search for gangs whose plan is only partly bound after its timeout (seconds since the plan, the gang's own or
+    600).
 
     With `keep` the bound members stay, and one event reports them. With `release` they are evicted (`evict`), so
     that their resources are free and the gang starts as one later. In both cases each cycle still tries to complete
@@ -39,7 +40,7 @@ class PartialGangs:
         self._handled: dict[GangKey, PlanMark] = {}
 
     def check(self, policy: str) -> None:
-        """Handle overdue gangs; `policy` is keep or release."""
+        """Handle gangs that are partly bound after their timeout; `policy` is keep or release."""
         gangs = self._state.gangs
         for key in [key for key in self._handled if key not in gangs or not gangs[key].marks]:
             del self._handled[key]

@@ -26,7 +26,7 @@ _LOOK_PERIOD = 60.0
 
 
 class PolicyRecord:
-    """Storage of the policy.
+    """Storage of the scheduling policy in force in a ConfigMap.
 
     The object is read periodically and written when it differs. The scheduler does not depend on it: without it,
     commands need the policy as an option.
@@ -43,7 +43,7 @@ class PolicyRecord:
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Store the text that `policy` returns; `clock` is in seconds."""
+        """Create the storage of the policy text that `policy` returns; `clock` is in seconds."""
         name = f"{name_prefix(scheduler_names)}-{NAME}"
         self._object = OwnConfigMap(client, namespace, name, "it is written again", retry)
         self._names = msgspec.json.encode(list(scheduler_names)).decode()
@@ -56,7 +56,7 @@ class PolicyRecord:
         self._loaded_at = clock()
 
     async def load(self) -> None:
-        """Load the stored policy."""
+        """Load the stored policy from the ConfigMap."""
         data = await self._object.read()
         self._written = {key: data[key] for key in _KEYS if key in data}
 

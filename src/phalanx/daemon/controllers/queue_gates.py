@@ -32,7 +32,8 @@ GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
 
 class QueueGates:
-    """Pods with the annotation, by uid: gated ones without another gate, and released ones without a node.
+    """Pods with the queue gate's annotation, by uid: gated ones without another gate, and released ones without a
+    node.
 
     The requests of released pods are counted, so that no more pods are released than the queue admits. A gate
     without the annotation belongs to another controller. Nothing is stored: gated and released pods are visible in
@@ -78,7 +79,7 @@ class QueueGates:
         self._released.discard(uid)
 
     def check(self) -> None:
-        """Release the pods that fit the quota of their queues, by priority, then the oldest first."""
+        """Remove the gates of pods that fit the quota of their queues, by priority, then the oldest first."""
         if not self._gated or self._seen == self._state.version:
             return
         self._seen = self._state.version
@@ -101,7 +102,7 @@ class QueueGates:
         self._pool.submit(Urgency.STATUS, lambda: self._write(record.pod))
 
     async def _write(self, pod: Pod) -> float | None:
-        """Remove the gate; return the seconds until a retry, or None if nothing is left to do."""
+        """Remove the queue gate of a pod; return the seconds until a retry, or None if no write is left."""
         version = self._versions.get(pod.uid)
         if version is None:
             return None

@@ -1,4 +1,4 @@
-"""Promised starts and granted advance reservations, stored in a ConfigMap across restarts."""
+"""Promised starts, granted advance reservations and reclaimed gangs, stored in a ConfigMap across restarts."""
 
 from __future__ import annotations
 
@@ -7,31 +7,43 @@ import time
 from collections.abc import Callable, Sequence
 
 from phalanx.daemon.controllers.own_config_map import LeftAlone, OwnConfigMap
-from phalanx.execution.writes import Urgency, WritePool
+from phalanx.execution.record_writes import RecordWrites
+from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
+from phalanx.scheduling.features.borrow_backoff import (
+    BorrowBackoff,
+    ReclaimedGang,
+    decode_reclaims,
+    encode_reclaims,
+)
 from phalanx.scheduling.reservations.stored import (
     StoredGrant,
+    StoredLoss,
     StoredReservation,
     StoredStarts,
     decode,
     decode_grants,
+    decode_losses,
     decode_starts,
     encode,
     encode_starts,
 )
-from phalanx.views.promise_record import DATA_KEY, NAME, STARTS_KEY, WRITTEN_KEY, encode_written
+from phalanx.views.promise_record import DATA_KEY, NAME, RECLAIMS_KEY, STARTS_KEY, WRITTEN_KEY, encode_written
 
 log = logging.getLogger(__name__)
 
 # A ConfigMap holds 1 MB.
 MOST_BYTES = 700_000
 _MOST_BYTES_OF_STARTS = 200_000
+_MOST_RECLAIMED_GANGS = 500
+# A loss needs up to 1 kB.
+MOST_LOSSES = 100
 
 
 class ReservationRecord:
-    """Storage of promises.
+    """Storage of promised starts and granted advance reservations in a ConfigMap.
 
     They are loaded once before the first plan and written after changes, one write at a time. Only the scheduler
     has the right to write the object, so its content cannot come from a tenant.
@@ -42,42 +54,50 @@ class ReservationRecord:
         client: KubeClient,
         pool: WritePool,
         namespace: str,
-        promises: Callable[[], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant]]],
+        promises: Callable[
+            [], tuple[int, Sequence[StoredReservation], Sequence[StoredGrant], Sequence[StoredLoss]]
+        ],
         starts: Callable[[], StoredStarts],
+        backoff: BorrowBackoff | None = None,
         *,
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "starts are promised again", retry)
-        self._pool = pool
         self._promises = promises
         self._starts = starts
+        self._backoff = backoff if backoff is not None else BorrowBackoff()
         self._now = now
-        self._written = 0
+        # Versions of the plan and of the back-off.
+        self._written = (0, 0)
         self._data: dict[str, str] = {}
-        self._writing = False
+        self._writes = RecordWrites(pool, self._write)
         # Stored grants by name.
         self._grants: dict[str, StoredGrant] = {}
 
     def holds(self, name: str, uid: str, phase: str, start: int) -> bool:
-        """Return whether the state of an advance reservation is stored; it is not published before."""
+        """Return whether the state of an advance reservation is stored; its status is not published before."""
         stored = self._grants.get(name)
         return stored is not None and (stored.uid, stored.phase, stored.start) == (uid, phase, start)
 
-    async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant]]:
-        """Load the stored promises; retry while the API server is unreachable."""
+    async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant], list[StoredLoss]]:
+        """Load the stored promised starts; retry while the API server is unreachable."""
         texts = await self._object.read()
         if not texts:
-            return [], StoredStarts(), []
-        self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY) if key in texts}
+            return [], StoredStarts(), [], []
+        self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY, RECLAIMS_KEY) if key in texts}
         promises, faults = decode(self._data.get(DATA_KEY, ""))
         grants, grant_faults = decode_grants(self._data.get(DATA_KEY, ""))
         self._grants = {grant.name: grant for grant in grants}
+        losses, loss_faults = decode_losses(self._data.get(DATA_KEY, ""))
         starts, fault_of_starts = decode_starts(self._data.get(STARTS_KEY, ""))
+        reclaimed, fault_of_reclaims = decode_reclaims(self._data.get(RECLAIMS_KEY, ""))
+        self._restore(reclaimed)
         for key, fault in (
-            *((DATA_KEY, fault) for fault in (*faults, *grant_faults)),
+            *((DATA_KEY, fault) for fault in (*faults, *grant_faults, *loss_faults)),
             (STARTS_KEY, fault_of_starts),
+            (RECLAIMS_KEY, fault_of_reclaims),
         ):
             if fault:
                 self._object.complain(f"key {key}: {fault}")
@@ -85,45 +105,55 @@ class ReservationRecord:
             log.info("%d promised starts are restored", len(promises))
         if grants:
             log.info("%d advance reservations are restored", len(grants))
-        return promises, starts, grants
+        return promises, starts, grants, losses
+
+    def _restore(self, reclaimed: list[ReclaimedGang]) -> None:
+        if reclaimed:
+            self._backoff.load(reclaimed)
+            self._written = (0, self._backoff.version)
+            log.info("%d reclaimed gangs are restored", len(reclaimed))
 
     def save(self) -> None:
-        """Submit a write of changed promises."""
-        version, promises, grants = self._promises()
-        if version == self._written or self._writing:
+        """Submit a write of changed promised starts and reclaimed gangs."""
+        if self._version() != self._written:
+            self._writes.submit()
+
+    def _version(self) -> tuple[int, int]:
+        return self._promises()[0], self._backoff.version
+
+    async def _write(self) -> None:
+        plan_version, promises, grants, losses = self._promises()
+        version, reclaimed = (plan_version, self._backoff.version), self._backoff.export()
+        if version == self._written:
             return
-        self._writing = True
-
-        async def write() -> None:
-            try:
-                # Grants come first: they are few, and a lost grant is not granted again.
-                stored = _within(promises, MOST_BYTES - len(encode([], grants)))
-                data = {DATA_KEY: encode(stored, grants)}
-                if (starts := self._starts()) != StoredStarts():
-                    data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
-                news = {key: text for key, text in data.items() if text != self._data.get(key)}
-                if news:
-                    # Views show the age of the record. A new time alone is no reason to write.
-                    written = {WRITTEN_KEY: encode_written(self._now(), version)}
-                    await self._object.put(news | written, data | written)
-                    self._data |= news
-            except (ApiError, ConnectionLost) as error:
-                self._object.complain(f"is not written: {error}")
-            except LeftAlone as error:
-                self._object.complain(str(error))
-            else:
-                self._written = version
-                self._grants = {grant.name: grant for grant in grants}
-            finally:
-                self._writing = False
-            if self._promises()[0] != version:
-                self.save()
-
-        self._pool.submit(Urgency.STATUS, write)
+        try:
+            # Grants come first: they are few, and a lost grant is not granted again.
+            lost = losses[:MOST_LOSSES]
+            stored = _within(promises, MOST_BYTES - len(encode([], grants, lost)))
+            data = {DATA_KEY: encode(stored, grants, lost)}
+            if (starts := self._starts()) != StoredStarts():
+                data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
+            if reclaimed or RECLAIMS_KEY in self._data:
+                data[RECLAIMS_KEY] = encode_reclaims(reclaimed, _MOST_RECLAIMED_GANGS)
+            news = {key: text for key, text in data.items() if text != self._data.get(key)}
+            if news:
+                # Views show the age of the record. A new time alone is no reason to write.
+                written = {WRITTEN_KEY: encode_written(self._now(), plan_version)}
+                await self._object.put(news | written, data | written)
+                self._data |= news
+        except (ApiError, ConnectionLost) as error:
+            self._object.complain(f"is not written: {error}")
+        except LeftAlone as error:
+            self._object.complain(str(error))
+        else:
+            self._written = version
+            self._grants = {grant.name: grant for grant in grants}
+        if self._version() != version:
+            self._writes.submit()
 
 
 def _within(promises: Sequence[StoredReservation], most: int) -> list[StoredReservation]:
-    """Return the promises, the first made first, that fit into an object of `most` bytes."""
+    """Return the promised starts, the first made first, that fit into an object of `most` bytes."""
     stored, size = [], 0
     for promise in promises:
         size += len(encode([promise]))

@@ -22,12 +22,12 @@ Unit = GangKey | str
 
 _CONSEQUENCES = {
     KILL: "it is evicted",
-    WHEN_NEEDED: "it is evicted as soon as another unit needs its resources",
+    WHEN_NEEDED: "it is evicted as soon as another gang or pod needs its resources",
 }
 
 
 class RunTimeExceeded:
-    """Publisher of one event per gang or single pod and stage.
+    """Publisher of one event per gang or single pod and stage of an exceeded run time.
 
     `count` is called with the policy for each exceeded run time, `touch` with each gang for which the state is new,
     so that its status shows it. The scheduler evicts (`phalanx.scheduling.features.run_time_limits`).
@@ -49,7 +49,7 @@ class RunTimeExceeded:
         self._published: dict[str, set[Unit]] = {EXCEEDED: set(), ENDING: set()}
 
     def check(self, policy: str) -> None:
-        """Publish due events; `policy` is report, evict-when-needed or kill."""
+        """Publish events about exceeded run times that are due; `policy` is report, evict-when-needed or kill."""
         now, run_time_limits = self._now(), self._state.pods.run_time_limits
         for unit, record in self._news(EXCEEDED, run_time_limits.ending(now)):
             consequence = _CONSEQUENCES.get(policy, "it keeps running")
@@ -70,7 +70,8 @@ class RunTimeExceeded:
             self._publish(record, ENDING, f"it is evicted at {end}, when {limit} are over")
 
     def _news(self, stage: str, uids: list[str]) -> list[tuple[Unit, PodRecord]]:
-        """Return the first pod of each unit without an event; forget units that no longer exceed their time."""
+        """Return the first pod of each gang or pod without an event; forget those that no longer exceed their
+        time."""
         units: dict[Unit, PodRecord] = {}
         for uid in uids:
             record = self._state.pods.get(uid)

@@ -1,4 +1,4 @@
-"""Usage history of accounts, stored in ConfigMaps across restarts."""
+"""Usage history of queues and quotas, stored in ConfigMaps across restarts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Annotated
 import msgspec
 
 from phalanx.daemon.controllers.own_config_map import OwnConfigMap
-from phalanx.execution.writes import Urgency, WritePool
+from phalanx.execution.record_writes import RecordWrites
+from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
@@ -38,7 +39,7 @@ _Average = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form of one account; see AccountUsage."""
+    """Stored usage history of one queue or quota; see AccountUsage."""
 
     account: AccountKey
     at: _Amount
@@ -49,12 +50,12 @@ class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UsageRecord:
-    """Storage of the usage history.
+    """Storage of the usage history of queues and quotas in ConfigMaps.
 
-    It is loaded once before the first plan, and changes are written at most once a period. Accounts are spread over
-    objects `PREFIX-usage-<n>` (see own_objects) and stay in their object. The stored data has the amount and its
-    start, so decay and ended windows need no write: without changes only a checkpoint of the current usage is
-    written, every few minutes.
+    It is loaded once before the first plan, and changes are written at most once a period, but at once if a pod
+    waits for a spent budget. Accounts are spread over objects `PREFIX-usage-<n>` (see own_objects) and stay
+    there. The stored data has the amount and its start, so decay and ended windows need no write: without
+    changes only a checkpoint of the current usage is written, every few minutes.
     """
 
     def __init__(
@@ -76,7 +77,6 @@ class UsageRecord:
             OwnConfigMap(client, namespace, f"{self._name}-{number}", "usage starts at 0", retry, version=VERSION)
             for number in range(MOST_OBJECTS)
         ]
-        self._pool = pool
         self._namespace = namespace
         self._history = history
         self._now = now
@@ -85,11 +85,12 @@ class UsageRecord:
         self._per_object = per_object
         self._stored: list[dict[AccountKey, AccountUsage]] = []
         self._place: dict[AccountKey, int] = {}
-        self._writing: set[int] = set()
+        self._wanted: list[dict[AccountKey, AccountUsage]] = []
+        self._writes = [RecordWrites(pool, partial(self._write, number)) for number in range(MOST_OBJECTS)]
         self._logged_full = False
 
     async def load(self) -> None:
-        """Load the history; retry while the API server is unreachable."""
+        """Load the usage history; retry while the API server is unreachable."""
         for number, config_map in enumerate(self._objects):
             texts = await config_map.read()
             if not config_map.exists:
@@ -104,13 +105,13 @@ class UsageRecord:
             log.info("the usage of %d accounts is restored", len(self._place))
 
     async def run(self) -> None:
-        """Save periodically until cancelled."""
+        """Save the usage history periodically until cancelled."""
         while True:
             await asyncio.sleep(self._period)
             self.save()
 
     def save(self, last: bool = False) -> None:
-        """Submit writes of changed accounts; call it a `last` time before the write pool is finished."""
+        """Submit writes of changed usage; call it a `last` time before the write pool is finished."""
         usages = self._history.export(self._now(), 0.0 if last else self._checkpoint)
         self._replace(usages)
         wanted: list[dict[AccountKey, AccountUsage]] = [{} for _ in self._stored]
@@ -120,12 +121,25 @@ class UsageRecord:
         for number, accounts in enumerate(wanted):
             stored = self._stored[number]
             changed = any(stored.get(key) != usage for key, usage in accounts.items())
-            if changed and number not in self._writing and not self._objects[number].left_alone:
-                self._writing.add(number)
-                self._pool.submit(Urgency.STATUS, partial(self._write, number, accounts))
+            if changed and not self._objects[number].left_alone:
+                self._writes[number].submit()
+        self._wanted = wanted
+
+    def save_spent(self) -> None:
+        """Submit writes if a decision rests on a spent budget that a restart would not find spent."""
+        spent = [key for key in self._history.take_spent() if not self._is_stored_as_spent(key)]
+        for key in spent:
+            self._history.write_down(key, self._now())
+        if spent:
+            self.save()
+
+    def _is_stored_as_spent(self, key: AccountKey) -> bool:
+        place = self._place.get(key)
+        usage = self._stored[place].get(key) if place is not None else None
+        return usage is not None and self._history.shows_as_spent(usage, self._now())
 
     def _replace(self, usages: list[AccountUsage]) -> None:
-        """Assign an object to each new account; free the places of forgotten accounts."""
+        """Assign a ConfigMap to each new queue or quota; free the places of forgotten ones."""
         known = {usage.key for usage in usages}
         for key in [key for key in self._place if key not in known]:
             del self._place[key]
@@ -157,7 +171,8 @@ class UsageRecord:
             )
         self._logged_full = True
 
-    async def _write(self, number: int, accounts: dict[AccountKey, AccountUsage]) -> None:
+    async def _write(self, number: int) -> None:
+        accounts = self._wanted[number]
         data = {DATA_KEY: encode(accounts.values())}
         try:
             await self._objects[number].put(data, data)
@@ -165,12 +180,10 @@ class UsageRecord:
             self._objects[number].complain(f"is not written: {error}")
         else:
             self._stored[number] = accounts
-        finally:
-            self._writing.discard(number)
 
 
 def encode(usages: Iterable[AccountUsage]) -> str:
-    """Return the text of one object."""
+    """Encode the usage of queues and quotas as the text of one ConfigMap."""
     accounts = [
         _StoredUsage(usage.key, usage.at, dict(usage.held), dict(usage.decayed), usage.window, dict(usage.spent))
         for usage in sorted(usages, key=lambda usage: usage.key)
@@ -179,7 +192,7 @@ def encode(usages: Iterable[AccountUsage]) -> str:
 
 
 def decode(text: str) -> tuple[list[AccountUsage], list[str]]:
-    """Return the readable accounts of a text, and one sentence for each fault."""
+    """Decode the readable usage entries of a ConfigMap's text, and return one sentence for each fault."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError as error:

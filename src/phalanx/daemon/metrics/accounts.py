@@ -1,4 +1,4 @@
-"""Series of queues and quotas: 10,000 accounts in less than 0.1 s, outside the event loop."""
+"""Metrics of queues and quotas: 10,000 of them in less than 0.1 s, outside the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INFO = "phalanx_account_info"
 
 
 class AccountSnapshot(msgspec.Struct, frozen=True):
-    """Figures of all accounts at one time.
+    """Usage, requests and limits of all queues and quotas at one time.
 
     `offered` is the capacity of all nodes by resource. `deserved` is the share that the policy computes for a
     queue; None if it computes none: the queue's own declaration counts then.
@@ -35,7 +35,7 @@ class AccountSnapshot(msgspec.Struct, frozen=True):
 
 
 class AccountSeries:
-    """Series of queues and quotas that are declared or in use.
+    """Metric series of queues and quotas that are declared or in use.
 
     At most `most` accounts have series of their own, the ones with the largest part of the cluster in use or
     pending. All other accounts without children are summed up as OTHER, so no amount counts twice.
@@ -99,7 +99,7 @@ class AccountSeries:
     def _largest(
         self, accounts: list[AccountRecord], offered: Mapping[str, int]
     ) -> tuple[Sequence[AccountRecord], Sequence[AccountRecord]]:
-        """Return (accounts with series of their own, all other accounts)."""
+        """Return (queues and quotas with metric series of their own, all others)."""
         if len(accounts) <= self._most:
             return accounts, ()
 
@@ -136,7 +136,7 @@ def _share(key: AccountKey, used: Mapping[str, int], offered: Mapping[str, int])
 
 
 def _sums(accounts: Iterable[AccountRecord]) -> dict[Tree, tuple[Counter[str], Counter[str]]]:
-    """Return the used and pending amounts of the accounts without children, by family."""
+    """Return the used and pending amounts of queues and quotas without children, by tree kind."""
     sums: dict[Tree, tuple[Counter[str], Counter[str]]] = {}
     for account in accounts:
         used, pending = sums.setdefault(account.key.tree, (Counter(), Counter()))
@@ -147,7 +147,7 @@ def _sums(accounts: Iterable[AccountRecord]) -> dict[Tree, tuple[Counter[str], C
 
 
 class _Declared:
-    """Lines that follow from an account's declaration and its parent."""
+    """Metric lines that follow from a queue's declaration and its parent."""
 
     __slots__ = ("info", "parent", "spec", "text")
 

@@ -1,4 +1,4 @@
-"""Requests to the API server, counted by resource and outcome."""
+"""Metrics of requests to the API server, counted by resource and outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CALL_TYPES = {("POST", "pods/binding"): "pod_binding", ("PATCH", "pods/status")
 
 
 class _Requests:
-    """Count and durations of the requests with one method, resource and status."""
+    """Number and durations of the requests with one method, resource and status."""
 
     __slots__ = ("calls", "count", "durations")
 
@@ -41,7 +41,8 @@ class ApiRequests:
         self._calls = Distributions("scheduler_async_api_call_execution_duration_seconds", registry)
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request; `method` is WATCH for the start of a watch, `status` 0 without an answer."""
+        """Count a request to the API server; `method` is WATCH for the start of a watch, `status` 0 without an
+        answer."""
         resource = resource_of(path)
         known = self._known.get((method, resource, status)) or self._first(method, resource, status)
         known.count += 1
@@ -91,7 +92,7 @@ class ApiRequests:
 
 
 def resource_of(path: str) -> str:
-    """Return the plural in an API path, with its subresource ("pods/binding"); "" for other paths."""
+    """Return the plural resource name in an API path, with its subresource ("pods/binding"); "" for other paths."""
     if path.endswith(_BINDING):
         return "pods/binding"  # the most frequent path by far
     parts = path.split("/")

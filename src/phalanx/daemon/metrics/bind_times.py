@@ -1,4 +1,4 @@
-"""Durations of bindings: the wait of each pod, and the span of the bindings of a gang."""
+"""Metrics of binding durations: the wait of each pod, and the span of the bindings of a gang."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_UNITS = 20_000
 
 
 class _Span:
-    """Bindings of a gang that were decided together: number of open ones, and time of the first answer."""
+    """Bindings of a gang that were decided together: number without an answer, and time of the first answer."""
 
     __slots__ = ("first", "open")
 
@@ -34,7 +34,7 @@ _UNKNOWN: tuple[float, int, _Span | None] = (0.0, 0, None)
 
 
 class BindTimes:
-    """Durations of bindings; `clock` returns seconds.
+    """Durations of bindings for metrics; `clock` returns seconds.
 
     The wait of a pod begins again with each process, as in kube-scheduler. An attempt is one count of
     `scheduler_schedule_attempts_total`: a binding, or a verdict that the pod is unschedulable.
@@ -109,5 +109,5 @@ class BindTimes:
 
 
 def _label_of(attempt: int) -> str:
-    """Return the label of a number of attempts."""
+    """Return the metric label for a number of scheduling attempts."""
     return str(attempt) if attempt < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS - 1}+"

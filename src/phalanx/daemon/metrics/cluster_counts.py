@@ -1,4 +1,4 @@
-"""Counts of pods, gangs and nodes by state, computed per scrape."""
+"""Numbers of pods, gangs and nodes by state for metrics, computed per scrape."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COUNTED = tuple(
 
 
 class ClusterCounts(msgspec.Struct, frozen=True):
-    """Counts of a cluster.
+    """Numbers of pods, gangs and nodes in a cluster.
 
     `pods` counts by kube-scheduler's queues (active, backoff, unschedulable, gated), `gangs` by state, `waiting`
     the pending gangs by (queue, code of the published reason), `nodes` by state (schedulable, unschedulable).
@@ -45,7 +45,7 @@ class ClusterCounts(msgspec.Struct, frozen=True):
 
 
 class CountedGang(NamedTuple):
-    """State of a gang for counting; `waits` is (queue, code of the published reason) of a pending gang."""
+    """State of a gang for metrics; `waits` is (queue, code of the published reason) of a pending gang."""
 
     state: GangState
     waits: tuple[str, str] | None = None
@@ -53,7 +53,7 @@ class CountedGang(NamedTuple):
 
 
 class GangTally:
-    """Number of gangs by state and reason, updated gang by gang."""
+    """Numbers of gangs by state and reason, updated gang by gang."""
 
     def __init__(self) -> None:
         self.states: dict[GangState, int] = dict.fromkeys(COUNTED, 0)
@@ -67,7 +67,7 @@ class GangTally:
         return key in self._gangs
 
     def put(self, key: GangKey, gang: CountedGang | None) -> None:
-        """Count the gang under this state from now on; None: do not count it."""
+        """Count a gang under this state from now on; with None do not count it."""
         old = self._gangs.pop(key, None)
         if old is not None:
             self._count(key, old, -1)
@@ -105,7 +105,8 @@ class GangTally:
 
 
 class CountedCluster:
-    """Counts that examine only the gangs that changed since the last count or got another verdict (`touch`)."""
+    """Counter of gangs that examines only those that changed since the last scrape or got another verdict
+    (`touch`)."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class CountedCluster:
         self._assumed = 0
 
     def touch(self, key: GangKey) -> None:
-        """Mark a gang whose published verdict has changed.
+        """Mark a gang whose published verdict has changed, so that the next scrape counts it again.
 
         A gang that was not pending at the last count is counted again anyway once it is pending.
         """
@@ -131,7 +132,7 @@ class CountedCluster:
             self._touched.add(key)
 
     def lines(self, now: float, leads: bool = True) -> Iterator[str]:
-        """Return the exposition as of `now` (seconds since the epoch).
+        """Return the metric lines as of `now` (seconds since the epoch).
 
         A standby (`leads` is False) has no lines about pending pods and reasons: a sum over the replicas would
         count them twice.
@@ -198,7 +199,7 @@ class CountedCluster:
 
 
 def _queue_of(gang: GangRecord) -> str:
-    """Return the queue that the waiting members are charged to, else the one that the gang names."""
+    """Return the queue that the pending members of a gang are charged to, else the one that the gang names."""
     record = next(iter(gang.pending.values()), None)
     if record is None:
         return gang.spec.queue if gang.spec is not None else ""
@@ -207,7 +208,7 @@ def _queue_of(gang: GangRecord) -> str:
 
 
 def _capped(counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """Return the most frequent series, and the sum of the rest as OTHER."""
+    """Return the most frequent metric series, and the sum of the rest as OTHER."""
     frequent = dict(sorted(Counter(counts).most_common(MOST_SERIES)))
     uncounted = sum(counts.values()) - sum(frequent.values())
     return frequent | ({(OTHER, OTHER): uncounted} if uncounted else {})

@@ -1,4 +1,5 @@
-"""Debug pages of a running scheduler: its state, a comparison with the API server, and stories of pods."""
+"""Debug pages of a running scheduler: its state, a comparison with the API server, and the last transitions of
+pods."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _HERE = {PodState.BOUND, PodState.RUNNING, PodState.EVICTING, PodState.TERMINATI
 
 
 def state_dump(state: ClusterState, scheduler: Scheduler) -> dict[str, Any]:
-    """Return sizes and sums of the state, without names of pods."""
+    """Return sizes and sums of the scheduler's state, without names of pods."""
     gangs = {
         key.path: {
             name: count
@@ -51,7 +52,7 @@ def state_dump(state: ClusterState, scheduler: Scheduler) -> dict[str, Any]:
 
 
 async def compared_with_api(client: KubeClient, state: ClusterState, pause: float = 1.0) -> dict[str, Any]:
-    """Return the differences between the state and the lists of the API server.
+    """Return the differences between the scheduler's state and the lists of the API server.
 
     Changes on their way look like differences for a moment: only objects that differ again after `pause` seconds
     count.
@@ -94,7 +95,7 @@ async def _differences(client: KubeClient, state: ClusterState) -> dict[str, set
 
 
 def pod_story(state: ClusterState, decisions: DecisionLog, namespace: str, name: str) -> dict[str, Any] | None:
-    """Return the state of the pods of a name, their last transitions (oldest first), and the wake-ups of their
+    """Return the state of the pods with a name, their last transitions (oldest first), and the wake-ups of their
     cycles.
 
     None if no such pod is known.

@@ -1,4 +1,4 @@
-"""Metrics of defragmentation."""
+"""Metrics of the action defragment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.scheduling.scheduler import Scheduler
 
 
 class DefragmentationMetrics(Collector):
-    """Metrics of defragmentation, computed per scrape.
+    """Metrics of the action defragment, computed per scrape.
 
     There are none if the policy does not name the action, and on a standby (`scheduler` returns None).
     """

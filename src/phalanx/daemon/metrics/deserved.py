@@ -20,7 +20,7 @@ _GOOD_FOR, _GOOD_FOR_TIMES, _GOOD_FOR_AT_MOST = 1.0, 20.0, 15.0
 
 
 class DeservedShares:
-    """Shares that the policy gives each queue, as `phalanx queue list` shows them.
+    """Deserved shares that the policy gives each queue, as `phalanx queue list` shows them.
 
     The computation takes 0.25 s for 10,000 queues. Built-in plugins compute from a copy of the accounts, in the
     thread that reads the first share. Third-party plugins can read any state: they are called at once, and their
@@ -41,7 +41,7 @@ class DeservedShares:
         self._good_until = 0.0
 
     def as_of(self, copies: AccountCopies) -> Share | None:
-        """Return the deserved shares of the copied accounts; None if the policy computes none.
+        """Return the deserved shares of the copied queues; None if the policy computes none.
 
         Must be called by the thread that changes the cluster, before it does; one thread at a time calls the
         result.
@@ -74,7 +74,7 @@ def nothing(queue: AccountRecord) -> Mapping[str, int]:
 
 
 class _Later:
-    """Shares that are computed at the first call."""
+    """Deserved shares that are computed at the first call."""
 
     def __init__(self, begin: Callable[[], ToldShares]) -> None:
         self._begin = begin

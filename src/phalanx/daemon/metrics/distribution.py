@@ -1,4 +1,4 @@
-"""Histograms for values of every pod: those of the client library are ten times slower."""
+"""Histograms for values of every pod, because those of the client library are ten times slower."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.daemon.metrics.families import FAMILIES
 
 
 class BucketCounts:
-    """Values of one series, by the upper bounds of their buckets. Not thread-safe."""
+    """Values of one histogram series, by the upper bounds of their buckets. Not thread-safe."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -30,7 +30,7 @@ class BucketCounts:
 
 
 class Distributions(Collector):
-    """Declared histogram: one distribution for each combination of label values."""
+    """Declared histogram metric: one distribution for each combination of label values."""
 
     def __init__(self, name: str, registry: CollectorRegistry) -> None:
         self._family = FAMILIES[name]
@@ -46,7 +46,7 @@ class Distributions(Collector):
         return child
 
     def counts(self) -> dict[tuple[str, ...], int]:
-        """Return the number of values by label values."""
+        """Return the number of observed values for each combination of label values."""
         return {values: sum(child.counts) for values, child in self._children.items()}
 
     def collect(self) -> Iterator[Metric]:

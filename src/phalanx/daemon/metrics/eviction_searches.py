@@ -1,4 +1,4 @@
-"""Durations of searches for victims, and the number of failed ones."""
+"""Metrics of searches for victims: durations, and the number of failed ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.scheduling.session.eviction_searches import SearchOutcome
 
 
 class EvictionSearches:
-    """SearchObserver for metrics; `clock` returns seconds.
+    """Observer of searches for victims that updates metrics; `clock` returns seconds.
 
     A demand that is known to be unsolvable is not searched for.
     """

@@ -1,4 +1,4 @@
-"""Termination times of evicted pods, and the number of gangs that are evicted repeatedly."""
+"""Metrics of evictions: termination times of evicted pods, and gangs that are evicted repeatedly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_GANGS = 10_000
 
 
 class EvictionTimes:
-    """Termination times of evicted pods; `clock` returns seconds."""
+    """Termination times of evicted pods for metrics; `clock` returns seconds."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -10,7 +10,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def lines_of(name: str, samples: Iterable[tuple[str, float]]) -> Iterable[str]:
-    """Yield the lines of one family. A sample is (labels in the form of `labels`, value)."""
+    """Yield the lines of one metric family. A sample is (labels in the form of `labels`, value)."""
     family = FAMILIES[name]
     yield f"# HELP {name} {family.help}"
     yield f"# TYPE {name} {family.kind}"
@@ -19,12 +19,12 @@ def lines_of(name: str, samples: Iterable[tuple[str, float]]) -> Iterable[str]:
 
 
 def labels(**values: str) -> str:
-    """Return `{name="value",…}`, "" without values."""
+    """Format metric labels as `{name="value",…}`, "" without values."""
     if not values:
         return ""
     return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
 
 
 def escaped(value: str) -> str:
-    """Return the escaped value of a label."""
+    """Escape the value of a metric label."""
     return value.translate(_ESCAPES)

@@ -20,7 +20,7 @@ class Kind(enum.StrEnum):
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """Metric; `name` is the served name, a counter's with `_total`.
+    """Declaration of a metric; `name` is the served name, a counter's with `_total`.
 
     Labels are bounded: never a pod, a gang or a uid.
     """
@@ -33,7 +33,7 @@ class MetricFamily(msgspec.Struct, frozen=True):
 
 
 def powers(start: float, count: int, factor: float = 2.0) -> tuple[float, ...]:
-    """Return the upper bounds of a histogram's buckets."""
+    """Return the upper bounds of a histogram's buckets, each `factor` times the previous one."""
     return tuple(start * factor**step for step in range(count))
 
 
@@ -241,8 +241,20 @@ def _families() -> Iterator[MetricFamily]:
     yield MetricFamily(
         "phalanx_promised_starts_total",
         counter,
-        "Promised starts by outcome: Kept, or the reason of a late or lost start",
+        "Promised starts by outcome: Kept, or the cause of a late or lost start (Unknown: a fault of Phalanx)",
         ("outcome",),
+    )
+    yield MetricFamily(
+        "phalanx_promised_start_lateness_seconds_total",
+        counter,
+        "Sum of the delays of promised starts that were late, by cause",
+        ("cause",),
+    )
+    yield MetricFamily(
+        "phalanx_earliest_promised_start_timestamp_seconds",
+        gauge,
+        "Earliest published start of the units with a promised start; in the past, a promise is past its time",
+        (),
     )
     yield MetricFamily(
         "phalanx_defragmentation_runs_total",
@@ -358,7 +370,7 @@ def histogram(name: str, registry: CollectorRegistry) -> Histogram:
 
 
 def computed(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    """Return an empty family for a collector that computes its samples per scrape."""
+    """Return an empty metric family for a collector that computes its samples per scrape."""
     family = FAMILIES[name]
     make = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
     return make(name, family.help, labels=family.labels)
@@ -371,7 +383,7 @@ def _of(name: str, kind: Kind) -> MetricFamily:
 
 
 def table(families: Sequence[MetricFamily]) -> str:
-    """Return the families as a Markdown table for the documentation."""
+    """Return the metric families as a Markdown table for the documentation."""
     rows = ((f"`{family.name}`", family.kind, ", ".join(family.labels), family.help) for family in families)
     return "\n".join(
         ["| name | kind | labels | |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]

@@ -1,4 +1,4 @@
-"""Largest gangs that fit now, by the request of each pod.
+"""Metric: largest gangs that fit now, by the request of each pod.
 
 When resources are fragmented, the number for large pods falls while the number for small pods stays.
 """
@@ -30,7 +30,7 @@ _MOST_RESOURCES = 24
 
 
 class FragmentationMetrics:
-    """Largest gangs that fit, computed from the node arrays after a change."""
+    """Metric of the largest gangs that fit, computed from the node arrays after a change."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state

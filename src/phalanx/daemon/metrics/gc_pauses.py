@@ -1,4 +1,4 @@
-"""Pauses of the process for Python's garbage collection."""
+"""Metric: pauses of the process for Python's garbage collection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.daemon.metrics.distribution import Distributions
 
 
 class GcPauses:
-    """Pauses for garbage collection; `clock` returns seconds."""
+    """Pauses for garbage collection as a metric; `clock` returns seconds."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class GcPauses:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure every collection inside the context."""
+        """Measure every garbage collection inside the context."""
         gc.callbacks.append(self._collecting)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Duration of the stages of a cycle."""
+"""Metric: duration of the stages of a scheduling cycle."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ Stage = tuple[str, float, float]
 
 
 class StageClock:
-    """Clock of the stages of a cycle; a cycle calls `begin` at the start of each stage, which ends the previous
-    one.
-    """
+    """Clock of the stages of a scheduling cycle; a cycle calls `begin` at the start of each stage, which ends the
+    previous one."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Accuracy of promised and forecast starts."""
+"""Metrics: accuracy of promised and forecast starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _ALL_QUEUES: Final = ""
 
 
 class StartMetrics(Collector):
-    """Accuracy of starts, computed per scrape; `plan` returns None without start reservations and on a standby."""
+    """Accuracy of starts as metrics, computed per scrape; `plan` returns None without start reservations and on a
+    standby."""
 
     def __init__(self, plan: Callable[[], ReservationPlan | None]) -> None:
         self._plan = plan
@@ -28,6 +29,8 @@ class StartMetrics(Collector):
         coverage = computed("phalanx_start_forecast_coverage")
         loss = computed("phalanx_start_forecast_pinball_loss_seconds")
         promises = computed("phalanx_promised_starts_total")
+        lateness = computed("phalanx_promised_start_lateness_seconds_total")
+        earliest = computed("phalanx_earliest_promised_start_timestamp_seconds")
         plan = self._plan()
         if plan is not None:
             for basis, calibration in (
@@ -40,7 +43,11 @@ class StartMetrics(Collector):
                     loss.add_metric([basis, queue], score.pinball_loss)
             for outcome, count in sorted(plan.starts.outcomes.counts.items()):
                 promises.add_metric([outcome], count)
-        yield from (coverage, loss, promises)
+            for cause, seconds in sorted(plan.starts.outcomes.lateness.items()):
+                lateness.add_metric([cause], seconds)
+            if (told := min((reservation.told for reservation in plan.all()), default=None)) is not None:
+                earliest.add_metric([], told)
+        yield from (coverage, loss, promises, lateness, earliest)
 
 
 def _scores(calibration: StartCalibration) -> Iterator[tuple[str, Score]]:

@@ -1,4 +1,4 @@
-"""Age of the state by resource."""
+"""Metrics: age of the scheduler's state by resource."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from phalanx.kube.reflector import Reflector
 
 
 class WatchSeries:
-    """Lag and restarts of watches by resource; `reflectors` returns the active ones. Versions count together."""
+    """Lag and restarts of watches by resource, as metrics; `reflectors` returns the active ones. Versions count
+    together."""
 
     def __init__(self, reflectors: Callable[[], Iterable[Reflector[Any]]]) -> None:
         self._reflectors = reflectors

@@ -1,1 +1,1 @@
-"""Dry runs behind the page, in a separate process."""
+"""Dry runs ("rehearsals") of the scheduler for the page, in a separate process."""

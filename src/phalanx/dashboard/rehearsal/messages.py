@@ -1,4 +1,4 @@
-"""Requests and answers between the page's process and the rehearsing process."""
+"""Messages between the page's process and the process of the dry runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from phalanx.views.verdict_texts import brief_text
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Events since the previous batch, in order."""
+    """Message with the events of the cluster state since the previous message, in order."""
 
     events: list[ClusterEvent]
 
 
 class Rehearse(msgspec.Struct, frozen=True):
-    """Request for a dry run of one cycle at `now` over all events so far.
+    """Request for a dry run of one scheduling cycle at `now` over all events so far.
 
     The other fields are those of a Snapshot.
     """
@@ -37,7 +37,7 @@ class Rehearse(msgspec.Struct, frozen=True):
 
 
 class AskWhy(msgspec.Struct, frozen=True):
-    """Question about a gang or a pod on its own in the last rehearsal."""
+    """Question why a gang or a single pod waits, about the last dry run."""
 
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class AskWhy(msgspec.Struct, frozen=True):
 
 
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of the rehearsal for a gang or a pod on its own: it would start now, or the reason why it waits.
+    """Result of the dry run for a gang or a single pod: it would start now, or the reason why it waits.
 
     `brief` states the reason with counts and without names. `objects` are the objects that `message` and `change`
     name.
@@ -77,7 +77,7 @@ def rehearsed_verdict(verdict: Verdict) -> RehearsedVerdict:
 
 
 class PlannedStart(msgspec.Struct, frozen=True):
-    """Start of a waiting gang or pod; `gang` is None for a pod on its own."""
+    """Planned start of a waiting gang or pod; `gang` is None for a single pod."""
 
     queue: str
     pods: int
@@ -87,7 +87,7 @@ class PlannedStart(msgspec.Struct, frozen=True):
 
 
 class Rehearsed(msgspec.Struct, frozen=True):
-    """Result of a rehearsal.
+    """Result of a dry run.
 
     `gangs` and `pods` (by uid) hold the verdicts of waiting units; `seconds` is its duration.
     """
@@ -101,7 +101,7 @@ class Rehearsed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Failure with its reason."""
+    """Answer for a failed request, with the reason."""
 
     why: str
 

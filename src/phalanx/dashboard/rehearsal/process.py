@@ -1,4 +1,4 @@
-"""Client of the rehearsing process."""
+"""Client of the process that executes the dry runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _MODULE = "phalanx.dashboard.rehearsal.worker"
 
 
 class RehearsalEnded(Exception):  # noqa: N818 - the process ended, with or without an error
-    """End of the rehearsing process. All events sent to it are lost."""
+    """Error for the end of the dry-run process. All events sent to it are lost."""
 
 
 class RehearsalProcess:
-    """Rehearsing process. Queued events (`tell`) reach the process in order, before the next request."""
+    """Process that executes the dry runs. Queued events (`tell`) reach the process in order, before the next
+    request."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -36,7 +37,7 @@ class RehearsalProcess:
     async def running(
         cls, policy: str, schedulers: tuple[str, ...], *, errors: int | None = None
     ) -> AsyncIterator[RehearsalProcess]:
-        """Start the process and stop it at the end of the context. `policy` is the policy's text.
+        """Start the dry-run process and stop it at the end of the context. `policy` is the policy's text.
 
         Its error output goes to the file descriptor `errors`, by default to the parent's.
         """
@@ -74,12 +75,12 @@ class RehearsalProcess:
         return len(self._facts)
 
     async def rehearse(self, request: Rehearse) -> Rehearsed | Failed:
-        """Return the result of a rehearsal. Raises RehearsalEnded."""
+        """Return the result of a dry run. Raises RehearsalEnded."""
         result: Rehearsed | Failed = await self._ask(request)
         return result
 
     async def why(self, question: AskWhy) -> WhyAnswer | Failed | None:
-        """Return the answer from the last rehearsal. Raises RehearsalEnded."""
+        """Return the answer why a gang or pod waits, from the last dry run. Raises RehearsalEnded."""
         answer: WhyAnswer | Failed | None = await self._ask(question)
         return answer
 
@@ -87,7 +88,7 @@ class RehearsalProcess:
         return await self._process.wait()
 
     async def _ask(self, request: Rehearse | AskWhy) -> Any:
-        """Send a request and return its answer.
+        """Send a request to the dry-run process and return its answer.
 
         A cancelled caller does not cancel the exchange: the next request would receive its answer.
         """

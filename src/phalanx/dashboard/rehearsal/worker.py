@@ -1,9 +1,9 @@
-"""Process of the rehearsals: it builds a cluster state from events and forks for each dry run.
+"""Process of the dry runs: it builds a cluster state from events and forks for each dry run.
 
 A dry run changes its state. A fork copies the state at no cost until pages change, so the process receives each
 event once. The fork of the last run stays alive until the next run and answers why single gangs wait. Requests
-arrive on standard input, answers leave on standard output, each as a length of four bytes and a pickle. Only the
-parent process can write there.
+arrive on standard input, answers are written to standard output, each as a length of four bytes and a pickle. Only
+the parent process can write there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def write_frame(stream: BinaryIO, content: object) -> None:
 
 
 def read_frame(stream: BinaryIO) -> Any:
-    """Return the next object of the stream. Raises EOFError at the end of the stream."""
+    """Return the next pickled object of a stream. Raises EOFError at the end of the stream."""
     head = stream.read(4)
     if len(head) < 4:
         raise EOFError
@@ -62,7 +62,8 @@ def read_frame(stream: BinaryIO) -> Any:
 
 
 class Rehearser:
-    """Rehearsals with the scheduler's `policy`. `schedulers` are the scheduler names of the pods to place."""
+    """Executor of dry runs with the scheduler's `policy`. `schedulers` are the scheduler names of the pods to
+    place."""
 
     def __init__(self, schedulers: tuple[str, ...], policy: Policy) -> None:
         self._policy = policy
@@ -156,7 +157,7 @@ class Rehearser:
 
 
 class _Fork:
-    """Fork of this process that runs one task, returns its result and then answers questions."""
+    """Forked process that executes one dry run, returns its result and then answers questions about it."""
 
     def __init__(self, work: Callable[[], tuple[Any, Callable[[AskWhy], Answer] | None]]) -> None:
         down_read, down_write = os.pipe()
@@ -193,7 +194,7 @@ class _Fork:
 
 
 def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
-    """Run the task of a fork and exit the process."""
+    """Execute the task of a fork and exit the process."""
     code = 1
     try:
         try:
@@ -219,7 +220,8 @@ def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Run `python -m phalanx.dashboard.rehearsal.worker SCHEDULER...`; the first frame is the policy's text."""
+    """Entry point of `python -m phalanx.dashboard.rehearsal.worker SCHEDULER...`; the first frame is the policy's
+    text."""
     # Ctrl-C reaches the whole process group; the parent decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

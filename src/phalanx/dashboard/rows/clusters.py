@@ -41,7 +41,7 @@ class Clusters:
 
     @property
     def hub(self) -> bool:
-        """Return whether this cluster is a hub, or serves the hub's resources."""
+        """Whether this cluster is a hub, so that the API serves MemberClusters."""
         return self._of_members.state is not ReflectorState.ABSENT and self._of_members.synced.is_set()
 
     def _member(self, change: Change[StoredObject | None]) -> None:

@@ -20,13 +20,13 @@ Row = TypeVar("Row")
 
 
 class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Gang, or pod on its own (`kind` pod).
+    """Row of a gang or a single pod (`kind` pod).
 
-    `state` is the observed state (docs/gang-states.md), `forecast` the result of the last rehearsal. For a waiting
-    gang, `reason` is a code, `message` a sentence and `change` the smallest helpful change, all from the last
-    rehearsal; `start` is the promised or planned start (`start_kind`). `asks` sums the requests of all existing
-    members. `title` is the display name if `name` is longer. `brief` states the reason with counts and without
-    names. `objects` are the objects that `message` and `change` name, None if unknown.
+    `state` is the observed state (docs/gang-states.md), `forecast` the result of the last dry run. For a waiting
+    gang, `reason` is a code, `message` a sentence and `change` the smallest helpful change, all from the last dry
+    run; `start` is the promised or planned start (`start_kind`). `asks` sums the requests of all existing members.
+    `title` is the display name if `name` is longer. `brief` states the reason with counts and without names.
+    `objects` are the objects that `message` and `change` name, None if unknown.
     """
 
     id: str
@@ -57,7 +57,7 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class NodeRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Node.
+    """Row of a node.
 
     `free` is the unused part of `offered`, never below 0. `closed` states why the node accepts no pods (cordoned or
     in maintenance). `taint` is the first taint that repels pods without a toleration. Both are "" for none.
@@ -74,7 +74,7 @@ class NodeRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class QueueRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Queue or quota as in `phalanx queue`; `place` is its position in the tree's order."""
+    """Row of a queue or quota as in `phalanx queue`; `place` is its position in the tree's order."""
 
     id: str
     place: int
@@ -83,7 +83,7 @@ class QueueRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Evicted pod.
+    """Row of an evicted pod.
 
     `reason` is Preempted, Reclaimed, Rescheduled or Revoked; `message` names the preemptor and the cause.
     `preemptor` is the object that receives the freed resources, if any.
@@ -100,7 +100,7 @@ class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class ReservationRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Entry of the time axis.
+    """Row of the time axis: an advance reservation, a maintenance window, or a start.
 
     `kind` is reservation, maintenance or start. `end` is "" if unknown. `nodes` are the named nodes of a
     maintenance window. `namespace` is the namespace of a starting gang.
@@ -118,10 +118,10 @@ class ReservationRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class ClusterSummary(msgspec.Struct, kw_only=True):
-    """Cluster totals: offered and used amounts, gangs and pods on their own by state, the commonest reasons of
-    waiting.
+    """Cluster totals: offered and used resources, numbers of gangs and single pods by state, the most frequent
+    reasons of waiting.
 
-    `current` tells whether the watches are current.
+    `current` is False while the API server is unreachable.
     """
 
     current: bool
@@ -142,9 +142,9 @@ class SummaryRow(msgspec.Struct, kw_only=True):
 
 
 class TableAnswer(msgspec.Struct, Generic[Row], kw_only=True):
-    """All visible rows of one table at `version`, the version from which the stream continues.
+    """Response with all visible rows of one table at `version`, the version from which the stream continues.
 
-    `omitted` names the parts that the viewer lacks rights for.
+    `omitted` names the parts for which the viewer lacks rights.
     """
 
     table: str
@@ -155,7 +155,7 @@ class TableAnswer(msgspec.Struct, Generic[Row], kw_only=True):
 
 
 class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
-    """One event of the stream: new and changed rows, and the ids of removed rows."""
+    """Event of the stream about one table: new and changed rows, and the ids of removed rows."""
 
     table: str
     epoch: str
@@ -165,8 +165,8 @@ class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
 
 
 class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Life of one member: the times when it was created, bound, running, told to terminate, finished and deleted;
-    "" for a step that did not happen or was not seen.
+    """Times of one member: when it was created, bound, running, requested to terminate, finished and deleted; ""
+    for a step that did not happen or was not observed.
 
     `cause` and `reason` (a code) state why it was evicted.
     """
@@ -187,7 +187,7 @@ class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Event in the life of the whole gang. `objects` are the objects that `message` names, None if unknown."""
+    """Event in the timeline of a whole gang. `objects` are the objects that `message` names, None if unknown."""
 
     when: str
     what: str
@@ -198,7 +198,7 @@ class Mark(msgspec.Struct, omit_defaults=True, kw_only=True):
 class GangAnswer(msgspec.Struct, kw_only=True):
     """Details of one gang: its row, why it waits, when it starts, and its history.
 
-    `why` is None before the first rehearsal of the gang; `problem` states why an answer is missing.
+    `why` is None before the first dry run with the gang; `problem` states why an answer is missing.
     """
 
     row: GangRow | None
@@ -210,7 +210,7 @@ class GangAnswer(msgspec.Struct, kw_only=True):
 
 
 class Series(msgspec.Struct, kw_only=True):
-    """Shares over time.
+    """Shares of queues over time.
 
     `times` are seconds since the epoch; the values are each queue's used and deserved share in percent, None before
     the queue existed.
@@ -242,7 +242,7 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
 
 
 class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Member cluster of this hub.
+    """Row of a member cluster of this hub.
 
     `active` is "True" if the cluster is usable; `reason` and `message` are from the MemberCluster's condition;
     `state` is the state that an operator requested. `gangs` counts the cluster's gangs by the phase of their
@@ -270,7 +270,7 @@ class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class DispatchRow(msgspec.Struct, kw_only=True):
-    """Gang that this hub dispatches."""
+    """Row of a gang that this hub dispatches."""
 
     id: str
     namespace: str
@@ -280,11 +280,11 @@ class DispatchRow(msgspec.Struct, kw_only=True):
 
 
 class SessionAnswer(msgspec.Struct, kw_only=True):
-    """Session of a viewer.
+    """Session of a viewer of the page.
 
     `namespace` is the only visible namespace, "" for all. `namespaces` lists the selectable namespaces with gangs,
-    None for a viewer of single namespaces. `writes` tells whether the page accepts orders. `hub` tells whether this
-    cluster is a hub whose dispatches the viewer sees.
+    None for a viewer of single namespaces. `writes` is True if the page accepts commands to gangs. `hub` is True if
+    this cluster is a hub whose dispatches the viewer can see.
     """
 
     user: str
@@ -300,13 +300,14 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
 
 
 class LoginAnswer(msgspec.Struct, kw_only=True):
-    """Login result. All later requests send `token` as a bearer token."""
+    """Response to a login. All later requests send `token` as a bearer token."""
 
     token: str
 
 
 class WhatIfRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Options of `phalanx what-if`; amounts have the form `cpu=64,nvidia.com/gpu=8`."""
+    """What-if question with the options of `phalanx what-if`; resource amounts have the form
+    `cpu=64,nvidia.com/gpu=8`."""
 
     manifest: str = ""
     gang: str = ""
@@ -322,16 +323,16 @@ class WhatIfRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class WhatIfReply(msgspec.Struct, kw_only=True):
-    """What-if answer, and the `command` that prints the same in a terminal."""
+    """Answer to a what-if question, and the `command` that prints the same in a terminal."""
 
     command: str
     answer: WhatIfAnswer
 
 
 class OrderRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Order to a gang, or with `pod` to a pod on its own.
+    """Command (hold, release, cancel) to a gang, or with `pod` to a single pod.
 
-    Without `confirmed` the answer only predicts the effect. With `confirmed`, `uid` is the uid of the object that
+    Without `confirmed` the response only predicts the effect. With `confirmed`, `uid` is the uid of the object that
     the page showed.
     """
 
@@ -343,7 +344,7 @@ class OrderRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class OrderAnswer(msgspec.Struct, kw_only=True):
-    """Answer to an order: `object` is the top-level object that creates the pods, with its `uid`."""
+    """Response to a command: `object` is the top-level object that creates the pods, with its `uid`."""
 
     message: str
     object: str
@@ -352,7 +353,7 @@ class OrderAnswer(msgspec.Struct, kw_only=True):
 
 
 class ErrorAnswer(msgspec.Struct, kw_only=True):
-    """Refusal with its reason as a text."""
+    """Response to a refused request, with the reason as a text."""
 
     error: str
 

@@ -45,7 +45,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class EvictionEvent(msgspec.Struct, rename="camel"):
-    """Relevant fields of an Event; `related` is the preemptor's object."""
+    """Fields of an eviction's Event; `related` is the preemptor's object."""
 
     metadata: _Metadata
     involved_object: _About = _About()
@@ -57,7 +57,7 @@ class EvictionEvent(msgspec.Struct, rename="camel"):
 
 
 class Evictions:
-    """Watcher of the events of all eviction reasons. `gang_of` returns the gang of a pod uid."""
+    """Watcher of the Events about evictions, by any scheduler or user. `gang_of` returns the gang of a pod uid."""
 
     def __init__(
         self, client: KubeClient, table: RowTable, gang_of: Callable[[str], str], failures: Failures

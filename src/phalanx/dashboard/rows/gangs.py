@@ -1,4 +1,4 @@
-"""Rows of gangs and of pods on their own, from the cluster state and the last rehearsal."""
+"""Rows of gangs and single pods, from the cluster state and the last dry run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gang_row(
     start: PlannedStart | None,
     evicted: Collection[str] = (),
 ) -> GangRow:
-    """Return the row of a gang. `evicted` holds the uids of pods with the condition DisruptionTarget."""
+    """Return the row of a gang. `evicted` contains the uids of pods with the condition DisruptionTarget."""
     counts, spec = record.counts(), record.spec
     minimum = spec.min_member if spec is not None else 0
     members = list(record.members.values())
@@ -66,7 +66,7 @@ def pod_row(
     start: PlannedStart | None,
     evicted: Collection[str] = (),
 ) -> GangRow:
-    """Return the row of a pod on its own. `evicted` holds the uids of pods with the condition DisruptionTarget."""
+    """Return the row of a single pod. `evicted` contains the uids of pods with the condition DisruptionTarget."""
     pod = record.pod
     counts = GangCounts(**{record.state.name.lower(): 1})
     asks: dict[str, int] = {}

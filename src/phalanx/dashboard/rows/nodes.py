@@ -1,4 +1,4 @@
-"""Rows of nodes: offered and free amounts."""
+"""Rows of nodes: offered and free resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
 
 
 def node_row(nodes: NodeTable, row: int) -> NodeRow | None:
-    """Return the row of a node; None if the table row is empty."""
+    """Return the row of a node by its index in the state; None if the index has no node."""
     node = nodes.nodes[row]
     if node is None or not nodes.alive[row]:
         return None

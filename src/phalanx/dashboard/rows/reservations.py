@@ -23,7 +23,7 @@ Row = tuple[str, msgspec.Struct, str]
 
 
 def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: float) -> Iterator[Row]:
-    """Yield (id, row, scope).
+    """Yield (id, row, scope) of each row of the time axis.
 
     Viewers of a namespace see its starts; rows with scope "" need the right to see all namespaces.
     """
@@ -91,7 +91,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
             namespace=namespace,
             start=promised or planned_start.start.planned,
             queue=planned_start.queue,
-            note=f"{pods}, {'no later than this' if promised else 'as planned now'}",
+            note=f"{pods}, {'promised' if promised else 'as planned now'}",
         )
         yield row.id, row, namespace
 

@@ -1,1 +1,1 @@
-"""Devices: resource.k8s.io, and cards that pods share by annotations."""
+"""Devices: ResourceClaims of resource.k8s.io, and GPUs that pods share by annotations."""

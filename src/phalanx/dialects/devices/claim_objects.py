@@ -1,4 +1,4 @@
-"""Reading of ResourceClaims, DeviceClasses and ResourceSlices; an unreadable object affects only itself."""
+"""Decoding of ResourceClaims, DeviceClasses and ResourceSlices; an unreadable object affects only itself."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _SCHEDULING = "scheduling.k8s.io/"
 
 
 class IllegibleError(ValueError):
-    """Content of an object that this version does not support."""
+    """Content of a resource.k8s.io object that this version does not support."""
 
 
 def read_claim(document: Document) -> Claim:
-    """Read a claim; an unreadable one still holds its allocated devices, as far as these are readable."""
+    """Decode a ResourceClaim; an unreadable one still holds its allocated devices, as far as these are readable."""
     metadata = document["metadata"]
     namespace, name, uid = (str(metadata.get(field) or "") for field in ("namespace", "name", "uid"))
     try:
@@ -113,7 +113,7 @@ def read_device_class(document: Document) -> DeviceClass:
 
 
 def read_slice(document: Document) -> DeviceSlice:
-    """Read a slice; an unreadable one makes its pool unusable, if the pool is readable."""
+    """Decode a ResourceSlice; an unreadable one makes its device pool unusable, if the pool's name is readable."""
     name = str(document["metadata"]["name"])
     try:
         spec = msgspec.convert(document, SliceWire).spec

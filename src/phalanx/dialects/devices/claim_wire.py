@@ -141,7 +141,7 @@ class CounterWire(Wire):
 
 
 class CountersWire(Wire):
-    """A counter set, or a device's consumption from one."""
+    """A counter set of a ResourceSlice, or a device's consumption from one."""
 
     name: str = ""
     counter_set: str = ""

@@ -52,7 +52,8 @@ class _Reference(msgspec.Struct, frozen=True):
 
 
 class _Referrer(msgspec.Struct, frozen=True):
-    """Pod with claims. `settled` means that it has a node or is finished, so that it needs no further decision."""
+    """Pod with ResourceClaims. `settled` means that the pod has a node or is finished, so that the scheduler need
+    not place it any more."""
 
     namespace: str
     references: tuple[_Reference, ...]
@@ -166,8 +167,8 @@ class ClaimEnricher(PodEnricher):
     def _extended_claim(
         self, spec: Pod, referrer: _Referrer, extended: tuple[ExtendedNeed, ...]
     ) -> tuple[str, ClaimNeed | None]:
-        """Return the name of the claim for the pod's extended resources, and its need; None for a pod that is on
-        a node without such a claim."""
+        """Return the name of the ResourceClaim for the pod's extended resources, and its need; None for a pod that
+        is on a node without such a claim."""
         key = self._extended_claims.get(spec.uid, "")
         claim = self._claims.get(key)
         if claim is None:
@@ -183,7 +184,8 @@ class ClaimEnricher(PodEnricher):
     def _charged(
         self, uid: str, referrer: _Referrer, references: list[_Reference], needs: list[ClaimNeed]
     ) -> dict[str, int]:
-        """Return the devices of each class that the pod's claims charge to its accounts, by resource."""
+        """Return the number of devices of each class that the pod's ResourceClaims charge to its queue and quotas,
+        by resource name."""
         charged: dict[str, int] = {}
         for reference, need in zip(references, needs, strict=True):
             own = bool(reference.template) and not need.claim
@@ -220,7 +222,7 @@ class ClaimEnricher(PodEnricher):
         return need
 
     def _remove_referrer(self, uid: str) -> set[str]:
-        """Remove a pod; return the pods to which its shared claims are charged now."""
+        """Remove a pod with ResourceClaims; return the pods to which its shared claims are charged now."""
         last = self._pods.pop(uid, None)
         successors: set[str] = set()
         for key in set(last.keys) if last else ():
@@ -255,7 +257,8 @@ class ClaimEnricher(PodEnricher):
         return [_fact(device_class)], self._extended.offered(name, device_class.extended, created)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        """Process an undecodable object: a claim keeps its devices, and the devices of a slice are unavailable."""
+        """Process an undecodable resource.k8s.io object: a ResourceClaim keeps its devices, and the devices of a
+        ResourceSlice are unavailable."""
         if kind.plural == _CLAIMS:
             last = self._claims.get(f"{namespace}/{name}")
             if last is not None and last.uid == uid:
@@ -330,7 +333,8 @@ def _references(pod: PodObject) -> list[_Reference]:
 
 
 def _of_group(reference: _Reference, gang: Gang) -> bool:
-    """Return whether the pod's reference equals one of its group: then the claim is the group's."""
+    """Return whether a pod's claim reference equals one of its PodGroup: then all members share the PodGroup's
+    claim."""
     return any(
         entry.name == reference.name
         and (entry.template == reference.template if reference.template else entry.claim == reference.claim)

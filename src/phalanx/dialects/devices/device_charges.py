@@ -1,4 +1,5 @@
-"""Devices as amounts: charges to the accounts of pods with resource claims, with Volcano's resource names."""
+"""Devices as requests: the amounts that pods with ResourceClaims are charged for, under Volcano's resource
+names."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ PREFIX = "deviceclass/"
 
 
 def devices_of(spec: ClaimSpec) -> dict[str, int]:
-    """Return the maximum that a claim can hold: the largest alternative, and all devices for `allocationMode:
-    All`."""
+    """Return the maximum number of devices per class that a ResourceClaim can hold: the largest alternative, and
+    all devices for `allocationMode: All`."""
     return _of_requests(spec.requests)
 
 
 def offered_by_classes(needs: tuple[ExtendedNeed, ...]) -> dict[str, int]:
-    """Return the maximum that extended resources can hold."""
+    """Return the maximum number of devices per class that a pod's extended resources can hold."""
     return _of_requests(tuple(request for need in needs for request in need.requests))
 
 

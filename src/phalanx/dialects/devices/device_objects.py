@@ -1,4 +1,4 @@
-"""Koordinator's Device objects: the cards of the node of the same name."""
+"""Koordinator's Device objects: the GPUs of the node of the same name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CACHE_SIZE = 10_000
 
 
 class DeviceObjects(PodEnricher):
-    """Passes changes of nodes' cards to their allocator. While there are any, pods with whole GPUs are allocated
-    from these cards too, so that no card is both shared and used as a whole."""
+    """Passes changes of nodes' GPUs in Device objects to their allocator. While there are any, pods with whole GPUs
+    are allocated from these GPUs too, so that no GPU is both shared and used as a whole."""
 
     kinds = (DEVICES,)
 
@@ -57,7 +57,7 @@ class DeviceObjects(PodEnricher):
         return uses_cards
 
     def _is_affected(self, pod: Pod) -> bool:
-        """Return whether the existence of cards affects the pod."""
+        """Return whether the existence of Device objects affects the pod: it requests whole GPUs."""
         return self._requests_cards(pod.pod_class)
 
     def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:

@@ -1,4 +1,4 @@
-"""Signed annotation with the cards of a bound pod.
+"""Signed annotation with the shared GPUs of a bound pod.
 
 The annotations that device plugins read can be edited by the pod's owner.
 """
@@ -16,8 +16,8 @@ _SUBJECT = "device-plan"
 
 
 def device_plan(annotations: Mapping[str, str], signer: Signer, uid: str, node: str) -> dict[str, str]:
-    """Return the annotation `<family>/<signature>/<card>,<card>` for the annotations of a binding; empty without
-    cards."""
+    """Return the annotation `<family>/<signature>/<GPU>,<GPU>` that the scheduler adds to a pod's binding; empty
+    for a pod without shared GPUs."""
     for family in Family:
         cards = cards_named(family, annotations)
         signature = signer.sign(_SUBJECT, uid, node, family, *cards) if cards else ""
@@ -27,7 +27,7 @@ def device_plan(annotations: Mapping[str, str], signer: Signer, uid: str, node: 
 
 
 def planned_cards(annotations: Mapping[str, str], signer: Signer, uid: str, node: str) -> tuple[str, ...] | None:
-    """Return the card ids; None without our signature for this pod and node."""
+    """Return the GPU ids in a pod's signed annotation; None without our signature for this pod and node."""
     family, _, remaining = annotations.get(DEVICE_PLAN, "").partition("/")
     signature, _, listed = remaining.partition("/")
     cards = tuple(listed.split(","))

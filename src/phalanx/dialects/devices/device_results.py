@@ -18,7 +18,8 @@ RESULT_KEYS = (words.VGPU_IDS, words.GPU_INDEX, words.DEVICE_ALLOCATED)
 
 
 def cards_named(family: Family, annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the card ids in the order of the pod's containers; unreadable annotations name none."""
+    """Return the GPU ids in a pod's device-plugin annotations, in the order of its containers; unreadable
+    annotations name none."""
     match family:
         case Family.VGPU:
             parts = annotations.get(words.VGPU_IDS, "").replace(";", ":").split(":")

@@ -34,7 +34,8 @@ _NOTHING: tuple[tuple[ExtendedRequest, ...], str] = ((), "")
 
 
 def is_extended(resource: str) -> bool:
-    """Return whether devices can be offered under this name (`kubernetes.io/` names are Kubernetes' own)."""
+    """Return whether a DeviceClass can offer devices under this resource name (`kubernetes.io/` names are
+    Kubernetes' own)."""
     if resource.startswith(IMPLICIT):
         return True
     domain, slash, _ = resource.partition("/")
@@ -46,7 +47,7 @@ def extended_names(requests: Requests) -> tuple[str, ...]:
 
 
 def extended_requests(spec: PodSpec, names: Iterable[str]) -> tuple[ExtendedRequest, ...]:
-    """Return one request per resource, sorted by name. Raise QuantityError."""
+    """Return a pod's device requests, one per extended resource, sorted by name. Raise QuantityError."""
     return tuple(_of_resource(spec, name) for name in sorted(names))
 
 
@@ -98,14 +99,14 @@ def _amount(container: Container, resource: str) -> int:
 
 
 def _request_name(position: int, container: Container, resource: str) -> str:
-    """Return the name that kube-scheduler uses, so that claims look the same."""
+    """Return the name that kube-scheduler gives the device request of a container, so that claims look the same."""
     assert container.resources is not None
     named = sorted({**container.resources.limits, **container.resources.requests})
     return f"container-{position}-request-{named.index(resource)}"
 
 
 class _RequestIndex:
-    """Uids of pods with extended resources, by node and by resource."""
+    """Uids of pods that request extended resources, by node and by resource."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, set[str]] = {}
@@ -148,11 +149,12 @@ class ExtendedResources:
 
     @property
     def any_offered(self) -> bool:
-        """Whether any device class exists."""
+        """Whether any DeviceClass offers an extended resource."""
         return bool(self._resources)
 
     def pod(self, pod: PodObject, spec: Pod) -> bool:
-        """Update a pod; return whether its requests or its node changed in a relevant way."""
+        """Process an added or changed pod; return whether its requests for extended resources or its node
+        changed."""
         extended = () if spec.finished else self._requests(pod, spec)
         last = self._requested.get(spec.uid)
         if not extended:
@@ -175,7 +177,7 @@ class ExtendedResources:
         return True
 
     def _requests(self, pod: PodObject, spec: Pod) -> tuple[ExtendedRequest, ...]:
-        """Return the pod's requests; pods of one template share them."""
+        """Return the pod's requests for extended resources; pods of one template share them."""
         extended = self._cache.get(pod.template)
         if extended is None:
             extended = extended_requests(pod.spec, extended_names(spec.pod_class.requests))
@@ -210,7 +212,7 @@ class ExtendedResources:
     # nodes
 
     def node(self, node: NodeObject) -> set[str]:
-        """Update a node; return the pods that have to be enriched again."""
+        """Process an added or changed node; return the pods whose extended resources have to be resolved again."""
         name = node.metadata.name
         offered = frozenset(
             resource
@@ -235,7 +237,7 @@ class ExtendedResources:
     # device classes
 
     def device_class(self, resource: str) -> str:
-        """Return the class that offers the resource; "" for none."""
+        """Return the DeviceClass that offers the extended resource; "" for none."""
         offers = self._offers.get(resource)
         if not offers:
             return ""
@@ -243,7 +245,8 @@ class ExtendedResources:
         return min(name for name, created in offers.items() if created == newest)
 
     def offered(self, device_class: str, resource: str, created: str) -> set[str]:
-        """Process an added or changed class; return the pods that have to be enriched again."""
+        """Process an added or changed DeviceClass; return the pods whose extended resources have to be resolved
+        again."""
         if self._index is None:
             self._index = _RequestIndex()
             for uid, (extended, node) in self._requested.items():
@@ -259,7 +262,7 @@ class ExtendedResources:
         return touched
 
     def withdrawn(self, device_class: str) -> set[str]:
-        """Remove a class; return the pods that have to be enriched again."""
+        """Remove a DeviceClass; return the pods whose extended resources have to be resolved again."""
         resource, touched = self._resources.pop(device_class, ""), set[str]()
         for name in (f"{IMPLICIT}{device_class}", resource):
             if self._offers.get(name, {}).pop(device_class, None) is not None:

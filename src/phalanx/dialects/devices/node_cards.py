@@ -1,4 +1,4 @@
-"""Cards of nodes that pods share: those that device plugins register, and those of Koordinator's Device objects."""
+"""GPUs of nodes that pods share: those that device plugins register, and those of Koordinator's Device objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_CARDS = 1024
 
 
 def cards_at(node: NodeObject, allocatable: Mapping[str, int]) -> tuple[tuple[Card, ...], tuple[str, ...]]:
-    """Return the cards that a node itself reports, and messages about unreadable ones; `allocatable` is the
+    """Return the GPUs that a node itself reports, and messages about unreadable ones; `allocatable` is the
     node's."""
     problems: list[str] = []
     cards: list[Card] = []
@@ -38,13 +38,13 @@ def cards_at(node: NodeObject, allocatable: Mapping[str, int]) -> tuple[tuple[Ca
 
 
 def percent_offered(cards: tuple[Card, ...]) -> int:
-    """Return the total volcano.sh/vgpu-memory-percentage of a node's cards, which no kubelet reports."""
+    """Return the total volcano.sh/vgpu-memory-percentage of a node's GPUs, which no kubelet reports."""
     return sum(FULL for card in cards if card.family is Family.VGPU and card.healthy)
 
 
 def _registered(text: str, problems: list[str]) -> list[Card]:
-    """Parse `uuid,slots,memory in MiB,model,healthy[,mode]:` per card. A card in MIG mode is unusable, since its
-    possible instances are not reported."""
+    """Parse a node's registered GPUs: `uuid,slots,memory in MiB,model,healthy[,mode]` each. A GPU in MIG mode is
+    unusable, since its possible instances are not reported."""
     cards = []
     for part in text.split(":"):
         if "," not in part:
@@ -64,7 +64,7 @@ def _registered(text: str, problems: list[str]) -> list[Card]:
 
 
 def _counted(node: NodeObject, problems: list[str]) -> list[Card]:
-    """Return the cards of Volcano's first GPU sharing: equal cards, numbered."""
+    """Return a node's GPUs in Volcano's first GPU sharing: equal GPUs, numbered."""
     capacity = node.status.capacity
     if words.GPU_MEMORY not in capacity or words.GPU_NUMBER not in capacity:
         return []
@@ -83,7 +83,7 @@ def _counted(node: NodeObject, problems: list[str]) -> list[Card]:
 
 
 def cards_of_device(document: Document) -> tuple[Card, ...]:
-    """Return the GPUs of a Device object, named after its node; unreadable ones are skipped."""
+    """Return the GPUs that a Device object lists for its node; unreadable ones are skipped."""
     spec = document.get("spec")
     devices = spec.get("devices") if isinstance(spec, Mapping) else None
     if not isinstance(devices, list):

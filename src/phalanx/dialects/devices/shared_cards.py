@@ -1,4 +1,4 @@
-"""Requests of pods for shared cards, and the cards of bound pods: Volcano's vGPU and GPU sharing, Koordinator's
+"""Requests of pods for shared GPUs, and the GPUs of bound pods: Volcano's vGPU and GPU sharing, Koordinator's
 GPUs."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _READ = (
 
 
 def device_terms(pod: PodObject) -> dict[str, str]:
-    """Return the parts of a pod's metadata that `device_need` depends on."""
+    """Return the labels and annotations of a pod that `device_need` depends on."""
     annotations = pod.metadata.annotations
     if not annotations:
         return {}
@@ -68,7 +68,8 @@ def device_terms(pod: PodObject) -> dict[str, str]:
 
 
 def device_need(pod: PodObject, demand: StatedRequests) -> DeviceNeed | None:
-    """Return the need of a pod; None without shared cards. Among several families the first has precedence."""
+    """Return a pod's need for shared GPUs; None for a pod without. Among several families of GPU resources the
+    first has precedence."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         resources = container.resources
         if resources is not None and any(
@@ -111,7 +112,7 @@ def _volcano(pod: PodObject) -> DeviceNeed | None:
 
 
 def charged(requests: Requests, need: DeviceNeed | None) -> Requests:
-    """Return requests as charged to accounts and nodes: amounts per vGPU, times the number of vGPUs.
+    """Return a pod's requests as charged to queues, quotas and nodes: amounts per vGPU, times the number of vGPUs.
 
     Volcano states memory, cores and percentages per card, so a sum over containers is too small.
     """
@@ -129,7 +130,8 @@ def charged(requests: Requests, need: DeviceNeed | None) -> Requests:
 
 
 def _vgpu_share(container: Container) -> CardShare | None:
-    """Return the share of a container. Limits have precedence over requests; memory alone implies one card."""
+    """Return the vGPU share that a container requests. Limits have precedence over requests; memory alone implies
+    one GPU."""
     number, memory = _amount(container, words.VGPU_NUMBER), _amount(container, words.VGPU_MEMORY)
     if number is None:
         number = 1 if memory is not None else 0
@@ -143,14 +145,15 @@ def _vgpu_share(container: Container) -> CardShare | None:
 
 
 def _peak(pod: PodObject, resource: str) -> int:
-    """Return the peak as Volcano computes it: the sum of all containers, or the largest init container."""
+    """Return the peak of a pod's requests for a resource as Volcano computes it: the sum of all containers, or the
+    largest init container."""
     spec = pod.spec
     together = sum(_amount(container, resource) or 0 for container in spec.containers)
     return max([together, *(_amount(container, resource) or 0 for container in spec.init_containers)])
 
 
 def _amount(container: Container, resource: str) -> int | None:
-    """Return an amount of a container. Raise QuantityError."""
+    """Return the amount of a resource that a container requests; None for none. Raise QuantityError."""
     resources = container.resources
     for amounts in (resources.limits, resources.requests) if resources is not None else ():
         if resource in amounts:
@@ -195,7 +198,8 @@ def _koordinator_problem(amounts: Mapping[str, int]) -> str:
 
 
 def cards_of(pod: PodObject, need: DeviceNeed | None, signer: Signer) -> tuple[str, ...]:
-    """Return the pod's card ids: the signed ones, else those of its annotations, which are not trustworthy."""
+    """Return the ids of a bound pod's GPUs: the signed ones, else those of its annotations, which are not
+    trustworthy."""
     annotations, node = pod.metadata.annotations, pod.spec.node_name
     if not node or _RESULTS.isdisjoint(annotations):
         return ()

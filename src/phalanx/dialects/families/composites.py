@@ -1,4 +1,4 @@
-"""CompositePodGroup of scheduling.k8s.io: groups of groups."""
+"""CompositePodGroup of scheduling.k8s.io: groups of PodGroups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.families.native_groups import is_unit, least_of, topology_of, was_scheduled, workload_of
 from phalanx.dialects.families.native_status import ADMITTED
@@ -23,7 +23,13 @@ from phalanx.model.gang import GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
-COMPOSITES = WantedKind(NATIVE, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
+# v1alpha2 has none.
+COMPOSITES = WantedKind(
+    NATIVE,
+    "compositepodgroups",
+    "CompositePodGroup",
+    tuple(version for version in NATIVE_VERSIONS if version != "v1alpha2"),
+)
 
 INITIALLY_SCHEDULED = "CompositePodGroupInitiallyScheduled"
 
@@ -33,7 +39,7 @@ class CompositeReader(ObjectReader):
 
 
 def read_composite(kind: ServedKind, document: Document) -> Composite:
-    """Read a composite. Never raises for invalid fields: these hold the groups below the composite."""
+    """Decode a CompositePodGroup. Never raises for invalid fields: these hold the PodGroups below it."""
     reader = CompositeReader(kind, document)
     min_groups = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minGroupCount")
     parent, priority = reader.text("parentCompositePodGroupName"), reader.number("priority")
@@ -77,7 +83,7 @@ class CompositeObjects(PodEnricher):
         return self._put(composite)
 
     def _within_rights(self, composite: Composite) -> Composite:
-        """Return the composite without a priority reserved for system namespaces, and warn its owner."""
+        """Return the CompositePodGroup without a priority reserved for system namespaces, and warn its owner."""
         key, value = composite.key, composite.priority
         if value is None or value <= HIGHEST_USER_PRIORITY or self._options.is_system(key.namespace):
             self._overruled.pop(key, None)
@@ -93,8 +99,8 @@ class CompositeObjects(PodEnricher):
         return msgspec.structs.replace(composite, priority=None)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        """Process an undecodable object: the groups below it are held, and evicted only as a whole, the safe
-        choice."""
+        """Process an undecodable CompositePodGroup: the PodGroups below it are held, and evicted only as a whole,
+        the safe choice."""
         ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
         problem = Problem.of(CompositeReader.code, f"{describe(ref)} cannot be read: {error}", "apply it again")
         self._seen.pop(GangKey(namespace, name), None)
@@ -145,7 +151,8 @@ class CompositeStatusInput(msgspec.Struct, frozen=True):
 
 
 def composite_conditions(current: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
-    """Return the conditions that differ from the desired ones. True is final."""
+    """Return the conditions of a CompositePodGroup's status that need an update. Once True, a condition never
+    changes back."""
     last, last_admitted = find_condition(current, INITIALLY_SCHEDULED), find_condition(current, ADMITTED)
     scheduled: ConditionContent | None = None
     if last is None or last.get("status") != "True":

@@ -1,4 +1,4 @@
-"""Koordinator, and its predecessor ACK."""
+"""Dialect of Koordinator, and of its predecessor ACK."""
 
 from __future__ import annotations
 

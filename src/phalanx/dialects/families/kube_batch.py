@@ -17,8 +17,8 @@ from phalanx.dialects.reader import Document
 
 
 def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-    """Read a PodGroup. `totalResources` is the design's name for the size of the whole group: a hint, like
-    minResources."""
+    """Decode a PodGroup of kube-batch. `totalResources` is the design's name for the size of the whole group: a
+    hint, like minResources."""
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember", "minMembers", "numMember")
     min_resources = reader.resources("minResources")

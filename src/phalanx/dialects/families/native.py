@@ -1,8 +1,8 @@
-"""Kubernetes' own gang API, scheduling.k8s.io."""
+"""Dialect of Kubernetes' own gang API, scheduling.k8s.io."""
 
 from __future__ import annotations
 
-from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.dialect import READ, AccessRule, Dialect, GroupKind
 from phalanx.dialects.families.native_groups import read_pod_group, read_workload
@@ -32,8 +32,8 @@ def _missing(key: GangKey, place: str, native_served: bool) -> Problem:
     advice = "create it"
     if not native_served:
         advice = (
-            f"this API server serves no PodGroup of {NATIVE}; switch it on, or use the annotations "
-            "phalanx.dev/pod-group and phalanx.dev/min-count"
+            f"this API server serves no PodGroup of {NATIVE} ({', '.join(NATIVE_VERSIONS)}); switch it on, or use "
+            "the annotations phalanx.dev/pod-group and phalanx.dev/min-count"
         )
     subject = f"a Workload that declares the pod group {key}" if place == _WORKLOAD_REF else f"PodGroup {key}"
     return Problem.of(NOT_FOUND, f"waiting for {subject}", advice, waits=True)
@@ -54,7 +54,7 @@ NATIVE_DIALECT = Dialect(
     (NAMING,),
     (
         GroupKind(
-            WantedKind(NATIVE, "podgroups", "PodGroup", ("v1beta1", "v1alpha3", "v1alpha2")),
+            WantedKind(NATIVE, "podgroups", "PodGroup", NATIVE_VERSIONS),
             read_pod_group,
             NAMING,
             status_of,

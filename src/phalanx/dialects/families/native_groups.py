@@ -13,6 +13,7 @@ from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpe
 from phalanx.dialects.gangs.status_input import conditions_in
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
+from phalanx.dialects.workloads.rule import controller_of
 from phalanx.model.gang import GroupClaim
 from phalanx.model.topology import TopologyRule
 
@@ -30,6 +31,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     reader = GroupReader(resource, document)
     min_count = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
     topology = topology_of(reader)
+    _, maker, maker_uid = controller_of(reader.metadata)
     spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
@@ -47,6 +49,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         claims=_claims(reader),
         composite=reader.text("parentCompositePodGroupName"),
         workload=workload_of(reader),
+        owner=maker_uid if not min_count else "",
+        basic=bool(maker) and not min_count,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
@@ -54,7 +58,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-    """Read the groups of a 1.35 Workload; each is named `workload/podGroup`, and its replicas share it."""
+    """Return the gangs that a Workload of Kubernetes 1.35 declares; each is named `workload/podGroup`, and its
+    replicas share it."""
     groups = GroupReader(resource, document).spec.get("podGroups")
     specs = []
     for position, group in enumerate(groups if isinstance(groups, list) else ()):
@@ -82,7 +87,8 @@ def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, 
 
 
 def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int:
-    """Return the number of members that start together: `count` of a gang policy, 0 for a basic policy."""
+    """Return the number of members that start together by a PodGroup's policy: `count` of a gang policy, 0 for a
+    basic policy."""
     if not isinstance(policy, Mapping) or len(policy) != 1:
         reader.refuse(path, policy, f'state exactly one of {{"basic": {{}}}} and {{"gang": {{"{count}": 3}}}}')
         return 0
@@ -101,7 +107,7 @@ def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int
 
 
 def topology_of(reader: ObjectReader) -> TopologyRule | None:
-    """Read schedulingConstraints.topology: all members in one domain of a node label."""
+    """Decode a PodGroup's schedulingConstraints.topology: all members in one domain of a node label."""
     path, constraints = "spec.schedulingConstraints", reader.spec.get("schedulingConstraints")
     if not constraints:
         return None
@@ -123,7 +129,8 @@ def topology_of(reader: ObjectReader) -> TopologyRule | None:
 
 
 def is_unit(mode: object) -> bool:
-    """Return whether members can only be disrupted together. An unknown mode counts as True, the safe choice."""
+    """Return whether a disruptionMode allows members to be evicted only together. An unknown mode counts as True,
+    the safe choice."""
     if mode is None:
         return False
     if isinstance(mode, Mapping):
@@ -132,13 +139,13 @@ def is_unit(mode: object) -> bool:
 
 
 def was_scheduled(reader: ObjectReader, *kinds: str) -> bool:
-    """Return whether one of these conditions is True."""
+    """Return whether one of these conditions in a PodGroup's status is True: its first quorum was placed."""
     conditions = conditions_in(reader.status)
     return any(condition["type"] in kinds and condition.get("status") == "True" for condition in conditions)
 
 
 def workload_of(reader: ObjectReader) -> str:
-    """Return the Workload with the template of the object; "" if none is named."""
+    """Return the name of the Workload with the template of a PodGroup; "" if none is named."""
     reference = reader.spec.get("workloadRef")
     if not isinstance(reference, Mapping):
         template = reader.spec.get("podGroupTemplateRef")
@@ -148,8 +155,8 @@ def workload_of(reader: ObjectReader) -> str:
 
 
 def _claims(reader: ObjectReader) -> tuple[GroupClaim, ...]:
-    """Return the claims that all members share, with the names that the resourceclaim controller assigned to
-    claims from templates."""
+    """Return the ResourceClaims that all members share, with the names that the resourceclaim controller assigned
+    to claims from templates."""
     made = {
         entry.get("name"): entry.get("resourceClaimName")
         for entry in _items(reader.status.get("resourceClaimStatuses"))

@@ -20,12 +20,12 @@ ADMITTED = "phalanx.dev/Admitted"
 
 
 def scheduled_condition(version: str) -> str:
-    """Return the gang condition of this API version."""
+    """Return the type of the condition by which a PodGroup of this API version reports that its gang is placed."""
     return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
-    """Return the conditions that differ from the desired ones; None without any."""
+    """Return the conditions of a native PodGroup's status that need an update; None without any."""
     conditions = conditions_of(group)
     return {"conditions": conditions} if conditions else None
 

@@ -1,4 +1,5 @@
-"""Operators that create pods without a group object: rules by kind of owner (`phalanx.dialects.workloads`)."""
+"""Grouping rules for operators that create pods without a PodGroup: by kind of owner
+(`phalanx.dialects.workloads`)."""
 
 from __future__ import annotations
 

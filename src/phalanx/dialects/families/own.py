@@ -1,4 +1,4 @@
-"""Our own annotations (native groups on clusters without the native API), and our own kinds."""
+"""Dialect of our own annotations (native PodGroups on clusters without the native API), and of our own kinds."""
 
 from __future__ import annotations
 

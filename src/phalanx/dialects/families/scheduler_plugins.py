@@ -83,7 +83,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
-    """Return the desired status fields; None for a finished group, since that is final."""
+    """Return the status fields of a PodGroup that need an update; None for a finished group, whose phase never
+    changes."""
     if group.phase == "Finished":
         return None
     counts = group.counts
@@ -106,8 +107,8 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 
 
 def _phase(group: GroupStatusInput, old: bool) -> str:
-    """Return the phase from the pods alone (docs/rules/coscheduling.md, 2.3); a replacement lifts a Failed
-    group."""
+    """Return the phase of a PodGroup from its pods alone (docs/rules/coscheduling.md, 2.3); a replacement pod ends
+    the phase Failed."""
     counts, needed = group.counts, group.gang.min_member
     if counts.succeeded >= max(needed, group.gang.stated_member):
         return "Finished"
@@ -132,7 +133,7 @@ def _has_failed(group: GroupStatusInput) -> bool:
 
 
 def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:
-    """Read an ElasticQuota of the older group, which Koordinator and scheduler-plugins interpret differently."""
+    """Decode an ElasticQuota of the older group, which Koordinator and scheduler-plugins interpret differently."""
     return (read_quota if is_koordinators(document) else read_elastic_quota)(resource, document)
 
 

@@ -49,7 +49,8 @@ ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 
 
 def _unnamed(pod: PodObject) -> tuple[Stated, ...]:
-    """Return the gang of a pod with a minimum but without a name: it is named after the pod's controller."""
+    """Return the gang of a pod that states a minimum but no gang name: the gang is named after the pod's
+    controller."""
     for key in _MIN_MEMBER:
         if pod.metadata.annotations.get(key):
             owner = controlling_owner(pod.metadata)
@@ -118,7 +119,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
-    """Return the per-role minima. Those of a Job's own group are ignored if they sum to more than minMember."""
+    """Return the minimum number of pods of each role. Those of a Job's own PodGroup are ignored if they sum to more
+    than minMember."""
     stated = reader.spec.get("minTaskMember")
     if stated is None:
         return ()
@@ -141,7 +143,7 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
 
 
 def _is_of_a_job(reader: GroupReader) -> bool:
-    """Return whether Volcano's controller created the group for one of its Jobs."""
+    """Return whether Volcano's controller created the PodGroup for one of its Jobs."""
     owners = reader.metadata.get("ownerReferences")
     return any(
         isinstance(owner, Mapping) and str(owner.get("apiVersion")).startswith(_JOBS)
@@ -150,7 +152,8 @@ def _is_of_a_job(reader: GroupReader) -> bool:
 
 
 def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | None]:
-    """Return (min available, max unavailable); the first has precedence, and an unreadable one forbids eviction."""
+    """Return a PodGroup's disruption budget, (min available, max unavailable); the first has precedence, and an
+    unreadable one forbids eviction."""
     faults: list[DecodingFault] = []
     min_available = portion_of(reader.annotations, MIN_AVAILABLE, faults)
     max_unavailable = portion_of(reader.annotations, MAX_UNAVAILABLE, faults) if min_available is None else None
@@ -164,7 +167,8 @@ def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | N
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
-    """Return the phase, the counts and the conditions Unschedulable and Scheduled (docs/rules/volcano.md, 1.1)."""
+    """Return the phase, the counts and the conditions Unschedulable and Scheduled for a Volcano PodGroup
+    (docs/rules/volcano.md, 1.1)."""
     counts = group.counts
     if group.phase == "Completed" and group.is_empty:
         # The pods of a finished group can be deleted; this does not put the group back into the queue.
@@ -179,7 +183,7 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 
 
 def _with_surplus(group: GroupStatusInput, conditions: Conditions) -> Conditions:
-    """Add the condition that reports how many members of a group above its minimum have nodes."""
+    """Add the condition that reports how many members of a PodGroup above its minimum have nodes."""
     counts, minimum = group.counts, group.gang.min_member
     known = find_condition(conditions, ALL_PLACED) is not None
     if not (group.is_ready() and (counts.present > minimum or (known and counts.present))):
@@ -191,7 +195,8 @@ def _with_surplus(group: GroupStatusInput, conditions: Conditions) -> Conditions
 
 
 def gang_conditions(group: GroupStatusInput) -> Conditions:
-    """Return the conditions of kube-batch's and Volcano's gang plugins, and the run-time condition."""
+    """Return a PodGroup's conditions as kube-batch's and Volcano's gang plugins write them, and the run-time
+    condition."""
     conditions = _quorum_conditions(group)
     if group.exceeded:
         return set_condition(conditions, group.now, EXCEEDED, "True", EXCEEDED, group.exceeded)

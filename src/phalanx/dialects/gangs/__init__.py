@@ -1,1 +1,1 @@
-"""Resolution of the declarations of pods and objects into one `Gang`, and the status of gang objects."""
+"""Combination of what pods and objects declare about a gang into one `Gang`, and the status of its PodGroup."""

@@ -1,4 +1,4 @@
-"""Individual declarations of a gang's members, and checks of the properties in which members must agree."""
+"""Individual gang declarations of a gang's members, and checks of the properties in which members must agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.model.text.decoding import quoted
 
 
 class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """Declaration of one member; members that agree in everything share one.
+    """Gang declaration of one member; members that agree in everything share one.
 
     `active` is False once the pod has finished or is being deleted: then only its declaration counts.
     """
@@ -27,7 +27,7 @@ class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Member(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The oldest pod with one declaration. Members sort by age, then by name."""
+    """The oldest pod with one gang declaration. Members sort by age, then by name."""
 
     created: int
     name: str
@@ -47,7 +47,8 @@ class Statements:
         self.about: dict[Problem, Member] = {}
 
     def stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
-        """Return the members that state a value, oldest first, one per value."""
+        """Return the members that state a value for a property, oldest first, one per value; `select` returns a
+        declaration's value."""
         if len(self.members) == 1:
             only = self.members[0]
             stated = select(only.declared.declaration)
@@ -77,7 +78,7 @@ class Statements:
 
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """Property in which members disagree. `refused` holds the gang. `member` is the pod at fault."""
+    """Property in which members of a gang disagree. `refused` holds the gang. `member` is the pod at fault."""
 
     problem: Problem
     member: Member
@@ -85,7 +86,7 @@ class Disagreement(msgspec.Struct, frozen=True):
 
 
 class Agreement:
-    """Compares active members, oldest first, with the object of their group and with each other."""
+    """Compares a gang's active members, oldest first, with their PodGroup and with each other."""
 
     def __init__(self, namespace: str, members: Sequence[Member]) -> None:
         self._namespace = namespace

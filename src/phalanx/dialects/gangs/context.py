@@ -1,4 +1,4 @@
-"""Facts outside a gang's members and objects that determine the gang."""
+"""Input from outside a gang's members and objects that determines the gang."""
 
 from __future__ import annotations
 

@@ -27,13 +27,14 @@ TASK_SPEC = "volcano.sh/task-spec"
 
 
 class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """Gang declaration of one pod. `name` is the gang's name, from `key`. `conflicts` are other names that the pod
-    states. `disruption_mode` and `topology_key` are from our own annotations.
+    """Gang declaration of one pod. `name` is the gang's name, from `key`. `conflicts` are other gang names that the
+    pod states. `disruption_mode` and `topology_key` are from our own annotations.
 
     If the owner of a pod defines its gang (`phalanx.dialects.workloads`), `role` is its role, `usual_minimum` the
     size that its labels state, and `owner` the (API group, plural) of the kind of object with more details.
     `part` is the workload part of a pod in a gang with an object, where parts can be created one after the
-    other.
+    other. `basic_minimum` is the minimum that the pod states beside the name of a native group; it counts where
+    the group has a basic policy.
     """
 
     naming: GangNaming
@@ -49,6 +50,7 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     usual_minimum: Stated | None = None
     owner: tuple[str, str] | None = None
     part: str = ""
+    basic_minimum: Stated | None = None
 
 
 # Rank of the naming, place in the pod (reader, labels, annotations), and rank within that place.
@@ -58,7 +60,7 @@ _Name = tuple[_Order, GangNaming, Stated]
 
 
 class GangDeclarations:
-    """Reads the gang declarations of pods, by all known namings."""
+    """Reads the gang declarations of pods, by all known naming conventions."""
 
     def __init__(self, namings: Sequence[GangNaming]) -> None:
         ordered = sorted(namings, key=lambda naming: naming.precedence)
@@ -110,6 +112,7 @@ class GangDeclarations:
             conflicts=tuple([name for _, _, name in names[1:] if name.value != chosen.value]),
             disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value) if annotations else None,
             topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value) if annotations else None,
+            basic_minimum=self._minimum_of(names[1:], metadata) if naming.needed else None,
         )
 
     def _find_names(
@@ -120,14 +123,15 @@ class GangDeclarations:
         values: Mapping[str, str],
         annotations: Mapping[str, str],
     ) -> None:
-        """Add the gang names in a pod's labels, or in its annotations."""
+        """Add to `names` the gang names in a pod's labels, or in its annotations."""
         for key in self._keys.intersection(values):
             for order, naming in ways.get(key, ()):
                 if values[key] and not (naming.unless and _is_none(naming, annotations)):
                     names.append((order, naming, Stated(f"{place} {key}", values[key])))
 
     def nameless(self, metadata: Metadata) -> str:
-        """Return the message for a pod with an empty group name, which is probably a mistake; "" for other pods."""
+        """Return the message for a pod whose label or annotation for the gang name is empty, probably by mistake;
+        "" for other pods."""
         if self._keys.isdisjoint(metadata.labels) and self._keys.isdisjoint(metadata.annotations):
             return ""
         empty_keys = [f"label {key}" for key in self._labels if metadata.labels.get(key) == ""]
@@ -140,7 +144,7 @@ class GangDeclarations:
         )
 
     def may_declare_alone(self, metadata: Metadata) -> bool:
-        """Return whether a pod names a gang that needs no object; cheap."""
+        """Return whether a pod names a gang that can exist without a PodGroup; cheap."""
         return not (self._alone[0].isdisjoint(metadata.labels) and self._alone[1].isdisjoint(metadata.annotations))
 
     def _read(self, readers: list[_Reader], pod: PodObject) -> list[_Name]:
@@ -158,8 +162,13 @@ class GangDeclarations:
                 self._unnamed = [reader for reader in self._unnamed if reader is not entry]
         return names
 
+    def _minimum_of(self, names: Iterable[_Name], metadata: Metadata) -> Stated | None:
+        """Return the minimum of the first name that has one."""
+        minima = (self._minimum(metadata, naming, name.value) for _, naming, name in names)
+        return next((minimum for minimum in minima if minimum is not None), None)
+
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
-        """Return the stated minimum; one beside the name of another gang does not count for this gang."""
+        """Return the minimum that a pod states for `gang`; one beside the name of another gang does not count."""
         if self._minimum_keys.isdisjoint(metadata.labels) and self._minimum_keys.isdisjoint(metadata.annotations):
             return None
         for minimum in self._minima[naming]:
@@ -176,7 +185,7 @@ class GangDeclarations:
 def _by_key(
     place: int, keys: Iterable[Sequence[str]], namings: Sequence[GangNaming]
 ) -> dict[str, list[tuple[_Order, GangNaming]]]:
-    """Return the namings that use each key, in their order."""
+    """Return the naming conventions that use each label or annotation key, in their order."""
     namings_by_key: dict[str, list[tuple[_Order, GangNaming]]] = {}
     for rank, (naming, own) in enumerate(zip(namings, keys, strict=True)):
         for position, key in enumerate(own):
@@ -193,7 +202,7 @@ def role_of(metadata: Metadata) -> str:
 
 
 def stated_queue(metadata: Metadata) -> Stated | None:
-    """Return the queue that a pod states itself; the annotation has precedence over the label."""
+    """Return the queue that a pod's own metadata names; the annotation has precedence over the label."""
     if value := metadata.annotations.get(QUEUE_ANNOTATION):
         return Stated(f"annotation {QUEUE_ANNOTATION}", value)
     if value := metadata.labels.get(QUEUE_ANNOTATION):
@@ -209,7 +218,7 @@ def controlling_owner(metadata: Metadata) -> OwnerReference | None:
 
 
 def owner_names(metadata: Metadata) -> str:
-    """Return the names of all owners, in the format of scheduler-plugins for `occupiedBy`."""
+    """Return the names of all owners of a pod, in the format of scheduler-plugins for `occupiedBy`."""
     owners = metadata.owner_references
     if len(owners) == 1:
         return f"{metadata.namespace}/{owners[0].name}"
@@ -217,7 +226,7 @@ def owner_names(metadata: Metadata) -> str:
 
 
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
-    """Return the value of one of our own annotations if it belongs to this gang."""
+    """Return the value of one of our own annotations on a pod if it belongs to this gang."""
     if not annotations.get(key) or annotations.get(OWN_GROUP) != gang:
         return None
     return Stated(f"annotation {key}", annotations[key])

@@ -36,7 +36,8 @@ class ExpectedMemberIndex:
     """Creates a placeholder for each expected member that has not arrived.
 
     The leader of a gang is the active member that leads by its role, else the oldest active one. Each later pod
-    beyond the gang's minimum replaces one expected member, which is not expected again. A placeholder equals the
+    beyond the gang's minimum replaces one expected member once it is placed, or at its arrival if the leader waits
+    too; that member is not expected again. A placeholder equals the
     leader except for its requests and for properties that only one pod can have.
     """
 
@@ -48,14 +49,15 @@ class ExpectedMemberIndex:
         self._held: dict[str, tuple[str, ...]] = {}
 
     def note_held(self, uid: str, nodes: tuple[str, ...]) -> None:
-        """Record the nodes on which room is held for the members of a leader, as written when it was bound."""
+        """Record the nodes on which resources are held for the later members of a leader, as written when the
+        leader was bound."""
         self._held[uid] = nodes
 
     def pod_removed(self, uid: str) -> None:
         self._held.pop(uid, None)
 
     def update(self, key: GangKey) -> list[ClusterEvent]:
-        """Return the events that follow from a change of a gang or its members."""
+        """Return the events about placeholders that follow from a change of a gang or its members."""
         gang = self._gangs.gang(key)
         events = self._update(key, gang)
         if gang is not None and gang.expected_by is not None and gang.expected_by != key:
@@ -82,8 +84,10 @@ class ExpectedMemberIndex:
         arrived = _later_members(members, leader)
         uids = [uid for later in gang.later_gangs for uid in self._gangs.member_uids(later) if uid in self._pods]
         following = _later_members([self._pods[uid] for uid in uids], leader) if uids else []
-        for pod in (*arrived[gang.min_member - 1 :], *following):
-            if pod.uid not in run.arrived:
+        later = [*arrived[gang.min_member - 1 :], *following]
+        for pod in later:
+            # Room that is held for a running leader's members is held until they are placed.
+            if pod.uid not in run.arrived and (pod.node or not leader.node):
                 run.arrived.add(pod.uid)
                 run.claimed.add(_place_of(pod, run))
         basis = (gang, leader, min(len(arrived) + 1, gang.min_member))
@@ -92,7 +96,7 @@ class ExpectedMemberIndex:
                 number: placeholder for number, placeholder in run.published.items() if number not in run.claimed
             }
         else:
-            run.basis, wanted = basis, self._placeholders(gang, leader, run.claimed, arrived)
+            run.basis, wanted = basis, self._placeholders(gang, leader, run.claimed, arrived, following)
         events += [
             PodRemoved(placeholder.uid) for number, placeholder in run.published.items() if number not in wanted
         ]
@@ -108,7 +112,10 @@ class ExpectedMemberIndex:
         known = self._pods.get(uid)
         return known is not None and not (known.pod.finished or known.pod.terminating)
 
-    def _placeholders(self, gang: Gang, leader: Pod, claimed: set[int], arrived: list[Pod]) -> dict[int, Pod]:
+    def _placeholders(
+        self, gang: Gang, leader: Pod, claimed: set[int], arrived: list[Pod], following: list[Pod]
+    ) -> dict[int, Pod]:
+        """Return the placeholders by number, with the nodes on which room is held and not used by later members."""
         expected = gang.expected
         assert expected is not None
         number_of, requests = _sizes(expected, gang, leader, arrived)
@@ -116,7 +123,7 @@ class ExpectedMemberIndex:
         if not numbers:
             return {}
         free = list(self._held.get(leader.uid, ()))
-        for pod in arrived:
+        for pod in (*arrived, *following):
             if pod.node in free:
                 free.remove(pod.node)
         amounts = dict(requests)
@@ -157,14 +164,14 @@ class ExpectedMemberIndex:
 
 
 def _later_members(members: list[KnownPod], leader: Pod) -> list[Pod]:
-    """Return the members created after the leader, oldest first; a gated pod has not arrived yet."""
+    """Return a gang's members that were created after its leader, oldest first; a gated pod does not count yet."""
     pods = [member.pod for member in members if member.pod.uid != leader.uid and not member.pod.gated]
     return sorted((p for p in pods if p.created >= leader.created), key=lambda p: (p.created, p.name))
 
 
 def _place_of(pod: Pod, run: _Run) -> int:
-    """Return the number of the placeholder that the pod replaces: the one on its node, else the first unclaimed
-    one."""
+    """Return the number of the placeholder that the pod replaces: the one on its node, else the first that no pod
+    has replaced."""
     on_same_node = (
         number
         for number, placeholder in run.published.items()
@@ -174,7 +181,7 @@ def _place_of(pod: Pod, run: _Run) -> int:
 
 
 def _leader(members: list[KnownPod], schedulers: Collection[str]) -> Pod | None:
-    """Return the gang's leader in its enriched form; None if it belongs to another scheduler."""
+    """Return the gang's leader with the properties from other objects; None if it belongs to another scheduler."""
     alive = [member for member in members if not (member.pod.finished or member.pod.terminating)]
     leader = min(
         alive, key=lambda member: (not member.pod.leads, member.pod.created, member.pod.name), default=None
@@ -226,5 +233,6 @@ def _sizes(expected: ExpectedMembers, gang: Gang, leader: Pod, arrived: list[Pod
 
 
 def _pieces(name: str, amount_left: int) -> int:
-    """Return the number of members for a resource that the leader lacks: one per device, else 1."""
+    """Return the number of members among which a resource that the leader lacks is divided: one per device, else
+    1."""
     return amount_left if "/" in name else 1

@@ -65,7 +65,7 @@ _ANY = frozenset(
 
 
 class Stated(msgspec.Struct, frozen=True, gc=False):
-    """A value and its origin, as quoted in messages: `label pod-group/name`."""
+    """Value of a gang property and its origin, as quoted in messages: `label pod-group/name`."""
 
     key: str
     value: str
@@ -99,7 +99,8 @@ NO_EXTRAS = Extras()
 
 
 def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Extras:
-    """Read the extras; annotations have precedence over labels, Koordinator's keys over ACK's."""
+    """Return the extra gang properties in an object's labels and annotations; annotations have precedence over
+    labels, Koordinator's keys over ACK's."""
     if _ANY.isdisjoint(labels) and _ANY.isdisjoint(annotations):
         return NO_EXTRAS
 
@@ -137,7 +138,8 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
 
 
 def parse_match_policy(text: str) -> MatchPolicy:
-    """Parse a match policy. Raise ValueError with advice."""
+    """Parse a gang's match policy, which says which members count towards the minimum. Raise ValueError with
+    advice."""
     try:
         return MatchPolicy(text)
     except ValueError:
@@ -145,7 +147,7 @@ def parse_match_policy(text: str) -> MatchPolicy:
 
 
 def parse_groups(text: str) -> tuple[GangKey, ...]:
-    """Parse a JSON list of "namespace/name" into gang keys. Raise ValueError with advice."""
+    """Parse a gang group, a JSON list of "namespace/name", into gang keys. Raise ValueError with advice."""
     advice = 'write a JSON list of "namespace/name", such as ["default/ps", "default/worker"]'
     try:
         entries = decode_json(text, list[str])

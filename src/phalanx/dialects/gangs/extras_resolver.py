@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def have_extras(members: Sequence[Member], spec: GroupSpec | None) -> bool:
-    """Return whether the object or a member states any extra property; in most gangs none does."""
+    """Return whether a gang's PodGroup or a member states any extra property; in most gangs none does."""
     return (spec is not None and spec.extras is not NO_EXTRAS) or _state_extras(members)
 
 
@@ -86,7 +86,8 @@ class ExtrasResolver:
         return gang
 
     def _match_policy(self, default: MatchPolicy) -> MatchPolicy:
-        """Return the match policy. For an unknown one the strictest is used, which counts only waiting members."""
+        """Return the gang's match policy. For an unknown one the strictest is used, which counts only waiting
+        members."""
         source, stated = self._stated(lambda extras: extras.match_policy)
         if stated is None:
             return default
@@ -150,24 +151,32 @@ class ExtrasResolver:
 
     def _total(self, min_member: int) -> int:
         total = self._extra(
-            "InvalidTotalNumber", lambda extras: extras.total_number, parse_total, 0, "it is ignored"
+            "InvalidTotalNumber", lambda extras: extras.total_number, parse_total, 0, "the value is ignored"
         )
         return total if total >= min_member else 0
 
     def _expects_no_members(self) -> bool:
-        """Return whether room for later members is disabled, for clusters that create nodes only for existing
-        pods."""
+        """Return whether placeholders for later members are disabled, for clusters that create nodes only for
+        existing pods."""
         _, stated = self._stated(lambda extras: extras.expected_members)
         return stated is not None and stated.value == EXPECT_NOBODY
 
     def _expected(self) -> ExpectedMembers | None:
         count: int | None = self._extra(
-            "InvalidExpectedMembers", lambda extras: extras.expected_members, parse_expected, None, "it is ignored"
+            "InvalidExpectedMembers",
+            lambda extras: extras.expected_members,
+            parse_expected,
+            None,
+            "the value is ignored",
         )
         if count is None or (count == 0 and (self._spec is None or not self._spec.min_resources)):
             return None
         requests: Requests = self._extra(
-            "InvalidExpectedMembers", lambda extras: extras.expected_requests, parse_requests, (), "it is ignored"
+            "InvalidExpectedMembers",
+            lambda extras: extras.expected_requests,
+            parse_requests,
+            (),
+            "the value is ignored",
         )
         seconds = self._extra(
             "InvalidExpectedMembers", lambda extras: extras.expected_timeout, parse_expected_timeout,
@@ -208,7 +217,7 @@ class ExtrasResolver:
         preferred = self._level(lambda extras: extras.preferred_level, str, "")
         freely = self._level(lambda extras: extras.unconstrained, parse_truth, False)
         layers: list[Layer] = self._extra(
-            "InvalidTopology", lambda extras: extras.topology, parse_layers, [], "it is ignored"
+            "InvalidTopology", lambda extras: extras.topology, parse_layers, [], "the value is ignored"
         )
         for layer in layers:
             if layer.strategy == MUST_GATHER and layer.pod_count_multiple > 1:
@@ -220,7 +229,8 @@ class ExtrasResolver:
         return tier_rule(mode, highest) or level_rule(required, preferred, freely) or layer_rule(layers)
 
     def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
-        """Parse a topology value; an unreadable one holds the gang, since it can be a hard requirement."""
+        """Parse one value of a topology constraint; an unreadable one holds the gang, since it can be a hard
+        requirement."""
 
         def refuse(wrong: str, remedy: str) -> None:
             self._statements.refuse(Problem.of("InvalidTopology", wrong, remedy))
@@ -235,7 +245,7 @@ class ExtrasResolver:
         default: T,
         fallback: str,
     ) -> T:
-        """Parse a value; for an unreadable one warn with `code` and the fallback."""
+        """Parse the value of an extra property; for an unreadable one warn with `code` and return the fallback."""
 
         def warn(wrong: str, remedy: str) -> None:
             self._statements.warn(code, f"{wrong}; {remedy}; {fallback}")

@@ -41,7 +41,7 @@ class _Entry:
 
 
 class GangIndex:
-    """All gangs that a live pod names or an object declares, each exactly once."""
+    """All gangs that an existing pod names or an object declares, each exactly once."""
 
     def __init__(
         self, options: DialectOptions, warnings: ObjectWarnings, naming_of: Mapping[str, GangNaming]
@@ -90,13 +90,13 @@ class GangIndex:
         return entry.gang if entry else None
 
     def schedulers(self, key: GangKey, active: bool = True) -> set[str]:
-        """Return the schedulers of the active members, or of all members."""
+        """Return the schedulers of a gang's active members, or of all its members."""
         entry = self._entries.get(key)
         return entry.members.schedulers(active) if entry else set()
 
     @property
     def native(self) -> bool:
-        """Whether native PodGroups are served."""
+        """Whether the API server serves native PodGroups."""
         return self._native
 
     def set_native(self, served: bool) -> list[ClusterEvent]:
@@ -121,14 +121,14 @@ class GangIndex:
         return entry.members.uids() if entry else ()
 
     def oldest_member(self, key: GangKey) -> str | None:
-        """Return the uid of the oldest member; None for a gang without members."""
+        """Return the uid of a gang's oldest member; None for a gang without members."""
         entry = self._entries.get(key)
         return entry.members.oldest() if entry and len(entry.members) else None
 
     def add_member(
         self, key: GangKey, pod: Pod, declared: MemberDeclaration, job: GangOwner | None = None
     ) -> list[ClusterEvent]:
-        """Add a member; `job` has created it (None: a pod without a job)."""
+        """Add a pod to a gang; `job` has created it (None: a pod without a job)."""
         members = self._entry(key).members
         before = members.job
         changed = members.add(pod.created, pod.name, pod.uid, declared)
@@ -144,14 +144,14 @@ class GangIndex:
         return self._resolve_all((key,)) if changed or members.job != before else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
-        """Update a member with another declaration than before."""
+        """Update a gang member whose gang declaration has changed."""
         members = self._entries[key].members
         removed = members.remove(pod.uid)
         added = members.add(pod.created, pod.name, pod.uid, declared)
         return self._resolve_all((key,)) if removed or added else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
-        """Replace the declared specs `last` of one object by `specs`."""
+        """Replace the gangs that one object declared (`last`) by those that it declares now."""
         touched: set[GangKey] = set()
         for spec in last:
             name = GangKey(namespace, spec.gang)
@@ -175,7 +175,7 @@ class GangIndex:
     def set_sizes(
         self, namespace: str, last: Iterable[WorkloadSize], sizes: Iterable[WorkloadSize]
     ) -> list[ClusterEvent]:
-        """Replace the sizes `last` that an owner of pods defined by `sizes`."""
+        """Replace the gang sizes that an owner of pods defined (`last`) by those that it defines now."""
         now = {GangKey(namespace, size.gang): size for size in sizes}
         for name in {GangKey(namespace, size.gang) for size in last} - now.keys():
             if name in self._entries or name in self._dependents:
@@ -209,7 +209,7 @@ class GangIndex:
         return self._resolve_all(self._class_users.get(name, ()))
 
     def priority_class_of(self, value: int) -> str:
-        """Return the first PriorityClass by name with that value; "" if there is none."""
+        """Return the name of the first PriorityClass with that value; "" if there is none."""
         return min((name for name, known in self._classes.items() if known == value), default="")
 
     def set_namespace_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
@@ -241,7 +241,7 @@ class GangIndex:
         return events
 
     def _resolve(self, key: GangKey) -> list[ClusterEvent]:
-        """Resolve the gang again, or remove it if neither members nor objects are left."""
+        """Combine again what members and objects declare about a gang, or remove the gang if neither are left."""
         name = _declared_as(key)
         groups = self._objects.get(name, [])
         entry = self._entries.get(key)
@@ -272,7 +272,8 @@ class GangIndex:
     def _job_of(
         self, key: GangKey, name: GangKey, groups: Iterable[GroupSpec], of_members: GangOwner | None
     ) -> GangOwner | None:
-        """Return the job by whose name the gang is shown; None where the key says it, or there is no job."""
+        """Return the job by whose name views show the gang; None where the gang's key contains the job's name, or
+        no job made its pods."""
         spec = next((each for each in groups if not each.made and each.job is not None), None)
         about = GangKey(key.namespace, group_of(spec.owner)) if spec is not None and spec.owner else name
         size = self._sizes.get(about)
@@ -285,7 +286,7 @@ class GangIndex:
         return of_members if not kind or kind == _SPARK else None
 
     def _rename(self, names: Mapping[GangKey, str]) -> list[ClusterEvent]:
-        """Give gangs their shown names anew, after a gang of the same name has come or gone."""
+        """Publish the changed shown names of gangs, after a gang of the same name has come or gone."""
         events: list[ClusterEvent] = []
         for key, shown in sorted(names.items()):
             entry = self._entries.get(key)
@@ -295,7 +296,7 @@ class GangIndex:
         return events
 
     def _context(self, queue: str, size: WorkloadSize | None) -> GangContext:
-        """Return the context of a gang; all gangs without an owner's size share one."""
+        """Return the outside input for resolving a gang; all gangs without an owner's size share one."""
         context = self._contexts.get(queue) if size is None else None
         if context is None:
             context = GangContext(
@@ -335,8 +336,8 @@ class GangIndex:
             _discard(self._class_users, spec.priority_class, name)
 
     def _publish_resolved(self, resolved: Resolved, entry: _Entry) -> None:
-        """Warn about each new problem or warning once: at the faulty pod, the gang's object, or the oldest
-        member."""
+        """Warn about each new problem or warning of a gang once: at the faulty pod, the gang's object, or the
+        oldest member."""
         gang, last = resolved.gang, entry.gang
         if gang.problem is None and not gang.warnings:
             return
@@ -375,7 +376,7 @@ def _about(gang: Gang, entry: _Entry, faulty_member: Member | None) -> ObjectRef
 
 
 def _declared_as(key: GangKey) -> GangKey:
-    """Return the name of the declaring object: `workload/podGroup` for `workload/podGroup/replica`."""
+    """Return the name of the object that declares a gang: `workload/podGroup` for `workload/podGroup/replica`."""
     if "/" not in key.name:  # the common case
         return key
     parts = key.name.split("/")

@@ -31,8 +31,8 @@ GROUPS = (X_K8S, SIGS)
 
 
 class GeneratedPodGroup(msgspec.Struct, frozen=True):
-    """Generated object. `spec` and `owners` are its last seen values; `adopted` means that another writer
-    changed it."""
+    """PodGroup that the scheduler generated. `spec` and `owners` are its last seen values; `adopted` means that
+    another writer changed it."""
 
     ref: GroupRef
     spec: Mapping[str, Any]
@@ -41,7 +41,7 @@ class GeneratedPodGroup(msgspec.Struct, frozen=True):
 
 
 def generated_pod_group(kind: ServedKind, document: Document) -> GeneratedPodGroup | None:
-    """Return the object's description if we generated it, else None."""
+    """Return the description of a PodGroup if the scheduler generated it, else None."""
     metadata = document.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not annotations or kind.group not in GROUPS or not isinstance(annotations, dict):
@@ -69,7 +69,7 @@ def _text(spec: Mapping[str, Any]) -> str:
 
 
 def spec_of(gang: Gang) -> dict[str, Any]:
-    """Return the spec for a gang, with fields that both kinds share."""
+    """Return the spec of the generated PodGroup for a gang, with fields that both kinds of PodGroup share."""
     spec: dict[str, Any] = {"minMember": gang.min_member}
     if gang.timeout is not None:
         spec["scheduleTimeoutSeconds"] = gang.timeout
@@ -77,7 +77,7 @@ def spec_of(gang: Gang) -> dict[str, Any]:
 
 
 def note_of(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotation for a spec."""
+    """Return the annotation by which the scheduler recognizes a PodGroup with this spec as generated."""
     return {GENERATED_FROM_PODS: _text(spec)}
 
 

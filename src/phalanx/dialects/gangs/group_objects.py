@@ -1,4 +1,4 @@
-"""Objects that declare gangs: their last seen declarations and statuses."""
+"""PodGroups and Workloads that declare gangs: their last seen declarations and statuses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """Last seen status and generation of a group object, and its annotation with the HyperNode of its members."""
+    """Last seen status and generation of a PodGroup, and its annotation with the HyperNode of its members."""
 
     status: Mapping[str, Any] = {}
     generation: int = 0
@@ -52,7 +52,7 @@ _UNSEEN = Seen()
 
 
 class GroupObjects:
-    """Processes group objects and passes their declarations to the gang index."""
+    """Processes PodGroups and Workloads and passes their gang declarations to the gang index."""
 
     def __init__(self, gangs: GangIndex, kinds: Mapping[tuple[str, str], GroupKind]) -> None:
         self._kinds = kinds
@@ -66,7 +66,8 @@ class GroupObjects:
         return self._gangs.priority_class_of(value)
 
     def postpone(self) -> None:
-        """Postpone the resolution of gangs until `catch_up`, when all objects have arrived."""
+        """Postpone the resolution of gangs until `catch_up`, after the first listing, when all objects have
+        arrived."""
         self._gangs.postpone()
 
     def catch_up(self) -> list[ClusterEvent]:
@@ -106,7 +107,7 @@ class GroupObjects:
         return events
 
     def phase(self, key: GangKey) -> str:
-        """Return the phase in the status of the gang's own object; "" if it has none."""
+        """Return the phase in the status of a gang's PodGroup; "" if it has none."""
         gang = self._gangs.gang(key)
         phase = self.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
         return phase if isinstance(phase, str) else ""
@@ -116,7 +117,7 @@ class GroupObjects:
         return self._seen.get((kind, ref.namespace, ref.name), _UNSEEN)
 
     def made(self, key: GangKey) -> list[GeneratedPodGroup]:
-        """Return the generated objects of this name."""
+        """Return the PodGroups of this name that the scheduler generated."""
         return list(self._made.get(key, {}).values())
 
     def _note_made(self, address: Address, made: GeneratedPodGroup | None) -> None:
@@ -136,7 +137,7 @@ class GroupObjects:
 
 
 def seen_of(document: Document, annotation: str = "") -> Seen:
-    """Return the values of an object; `annotation` is the key of its HyperNode."""
+    """Return status, generation and HyperNode of a PodGroup; `annotation` is the key of its HyperNode."""
     status, generation = document.get("status"), document["metadata"].get("generation")
     annotations = document["metadata"].get("annotations")
     hypernode = annotations.get(annotation) if annotation and isinstance(annotations, dict) else ""

@@ -33,7 +33,8 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
     owner that can create members in stages; an `owned` group has an owner of any kind but Pod. With `pays_ahead`,
     minResources include the requests of a pod that is created once the members run and that the minimum does not
-    count. `job` is the job of the object; None if a user wrote the object.
+    count. `job` is the job of the object; None if a user wrote the object. A `basic` group has a controller and
+    states no minimum: that of its pods, or of their owner, counts.
     """
 
     ref: GroupRef
@@ -72,6 +73,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     owner: str = ""
     pays_ahead: bool = False
     job: GangOwner | None = None
+    basic: bool = False
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 
@@ -99,7 +101,8 @@ class GroupReader(ObjectReader):
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 
     def min_member(self, *names: str) -> int:
-        """Return the first of `names` in the spec; 0 and absent both mean 1 (docs/rules/coscheduling.md, 1.4)."""
+        """Return the minMember of a PodGroup, the first of `names` in its spec; 0 and absent both mean 1
+        (docs/rules/coscheduling.md, 1.4)."""
         for name in names:
             value = self.spec.get(name)
             if value is None:
@@ -111,7 +114,7 @@ class GroupReader(ObjectReader):
         return 1
 
     def timeout(self, name: str) -> int | None:
-        """Return the timeout in seconds; zero means the default, which is none."""
+        """Return a timeout in a PodGroup's spec in seconds; zero means the default, which is none."""
         value = self.number(name)
         if value is not None and value < 0:
             self.warn("InvalidTimeout", f"spec.{name}", value, "write a number of seconds above 0; none is used")
@@ -127,7 +130,7 @@ class GroupReader(ObjectReader):
         return self._amounts(resource_list(value, f"spec.{name}"))
 
     def limits(self, name: str) -> Requests:
-        """Return the limits in a map of amounts, which only quotas count."""
+        """Return the limits in a PodGroup's map of amounts; only quotas count them."""
         value = self.spec.get(name)
         return self._amounts(limit_list(value, f"spec.{name}")) if isinstance(value, dict) else ()
 

@@ -1,4 +1,5 @@
-"""Signed annotation on a bound leader that lists the nodes on which room is held for its members."""
+"""Signed annotation on a bound leader that lists the nodes on which resources are held for the gang's later
+members."""
 
 from __future__ import annotations
 
@@ -15,14 +16,16 @@ _MOST = 10_000
 
 
 def encode_held(nodes: Iterable[str], signer: Signer, uid: str, gang: GangKey) -> dict[str, str]:
-    """Return the annotation `<signature>/<node>:<pods>,<node>:<pods>` for a pod; empty without nodes or a key."""
+    """Return the annotation `<signature>/<node>:<pods>,<node>:<pods>` for a leader; empty without nodes or a
+    key."""
     text = ",".join(f"{node}:{count}" for node, count in sorted(Counter(nodes).items()))
     signature = signer.sign(_SUBJECT, uid, gang.namespace, gang.name, text) if text else ""
     return {HELD_ROOM: f"{signature}/{text}"} if signature else {}
 
 
 def decode_held(text: str, signer: Signer, uid: str, gang: GangKey) -> tuple[str, ...] | None:
-    """Return a node for each member; None without our signature for this pod and gang."""
+    """Return the held node of each later member from a leader's annotation; None without our signature for this pod
+    and gang."""
     signature, _, listed = text.partition("/")
     if not listed or not signer.believes(signature, _SUBJECT, uid, gang.namespace, gang.name, listed):
         return None

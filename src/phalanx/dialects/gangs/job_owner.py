@@ -55,7 +55,7 @@ def job_of_pod(metadata: Metadata) -> GangOwner | None:
 
 
 def job_of_group(metadata: Document) -> GangOwner | None:
-    """Return the job for which a PodGroup was made; None for one that a user wrote."""
+    """Return the job for which an operator made a PodGroup; None for one that a user wrote."""
     labels, owners = metadata.get("labels"), metadata.get("ownerReferences")
     if (
         isinstance(labels, dict)

@@ -10,7 +10,8 @@ from phalanx.model.gang import GangOwner
 
 
 class Members:
-    """Pods by declaration, with the oldest pod of each at hand. Adding and removing cost O(log n)."""
+    """Pods of a gang by gang declaration, with the oldest pod of each at hand. Adding and removing cost O(log
+    n)."""
 
     __slots__ = ("_by_declaration", "_declared", "_job_of", "_jobs")
 
@@ -27,7 +28,8 @@ class Members:
         return len(self._declared)
 
     def add(self, created: int, name: str, uid: str, declared: MemberDeclaration) -> bool:
-        """Add a pod. Return whether the gang has to be resolved again, which a further equal pod does not need."""
+        """Add a pod to the gang. Return whether the gang has to be resolved again, which a further pod with an
+        equal declaration does not need."""
         self._declared[uid] = declared
         entries = self._by_declaration.get(declared)
         if entries is None:
@@ -37,7 +39,7 @@ class Members:
         return entries[0][2] == uid
 
     def remove(self, uid: str) -> bool:
-        """Remove a member. Return whether the gang has to be resolved again."""
+        """Remove a pod from the gang. Return whether the gang has to be resolved again."""
         declared = self._declared.pop(uid)
         entries = self._by_declaration[declared]
         was_oldest = entries[0][2] == uid
@@ -49,13 +51,13 @@ class Members:
 
     @property
     def job(self) -> GangOwner | None:
-        """The job that made all members; None where there is none, or several."""
+        """The job that made all members of the gang; None if no job made one, or several jobs did."""
         if len(self._jobs) != 1 or len(self._job_of) != len(self._declared):
             return None
         return next(iter(self._jobs))
 
     def set_job(self, uid: str, job: GangOwner | None) -> None:
-        """Note the job of a member; None also for a pod that has left."""
+        """Record the job of a member; None also for a pod that has left the gang."""
         if (last := self._job_of.pop(uid, None)) is not None:
             self._jobs[last] -= 1
             if not self._jobs[last]:
@@ -71,7 +73,7 @@ class Members:
         return oldest
 
     def oldest(self) -> str:
-        """Return the uid of the oldest member."""
+        """Return the uid of the gang's oldest member."""
         return min(entries[0] for entries in self._by_declaration.values())[2]
 
     def uids(self) -> KeysView[str]:
@@ -82,5 +84,5 @@ class Members:
         return any(declared.declaration.owner == kind for declared in self._by_declaration)
 
     def schedulers(self, active: bool = True) -> set[str]:
-        """Return the schedulers of active members, or of all members."""
+        """Return the schedulers of the gang's active members, or of all its members."""
         return {declared.scheduler for declared in self._by_declaration if declared.active or not active}

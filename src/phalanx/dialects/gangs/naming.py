@@ -1,4 +1,4 @@
-"""Namings: the ways in which pods refer to gangs, as data for `GangDeclarations`."""
+"""Naming conventions: the ways in which pods refer to gangs, as data for `GangDeclarations`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.model.gang import GangKey, GangRules, MatchPolicy, Problem
 
 
 class Precedence(enum.IntEnum):
-    """Precedence among several names of one pod, lowest first; the order of the dialects breaks ties."""
+    """Precedence among several gang names of one pod, lowest first; the order of the dialects breaks ties."""
 
     FIELD = 0
     OWN = 1
@@ -23,7 +23,7 @@ class Precedence(enum.IntEnum):
 
 
 class InvalidMinimum(enum.Enum):
-    """Handling of pods with an invalid minimum."""
+    """Handling of pods that state an invalid minimum for their gang."""
 
     HOLD = enum.auto()
     ONE = enum.auto()  # use 1
@@ -51,7 +51,7 @@ def podgroup_missing(key: GangKey, place: str, native_served: bool) -> Problem:
 
 
 class GangNaming(msgspec.Struct, frozen=True, eq=False):
-    """One way in which pods refer to their gang.
+    """One naming convention by which pods refer to their gang.
 
     The name is the value of one of `labels` or `annotations`, or `read` finds names elsewhere; pods with one of the
     annotations `unless` (key, value) name no gang. Objects of the API groups `objects` have precedence for a name;

@@ -1,4 +1,4 @@
-"""Signed annotation with the gang's plan mark on each pod that the plan binds."""
+"""Signed annotation with the plan mark on each pod that a gang's plan binds: the id, size and time of the plan."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _SUBJECT = "gang-plan"
 
 
 def encode_mark(mark: PlanMark, signer: Signer, uid: str, gang: GangKey) -> str:
-    """Return the mark for a pod as a member of this gang: `<plan>/<size>/<time>/<signature>`."""
+    """Return the annotation with the plan mark for a pod of this gang: `<plan>/<size>/<time>/<signature>`."""
     return f"{mark}/{signer.sign(*_parts(mark, uid, gang))}"
 
 
 def decode_mark(text: str, signer: Signer, uid: str, gang: GangKey) -> PlanMark | None:
-    """Return the mark; None without our signature for this pod and gang, which then counts as unmarked."""
+    """Return the plan mark in a pod's annotation; None without our signature for this pod and gang, which then
+    counts as unmarked."""
     match = _MARK.fullmatch(text)
     if match is None:
         return None

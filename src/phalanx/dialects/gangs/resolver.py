@@ -21,7 +21,7 @@ from phalanx.dialects.gangs.stated_values import to_minimum
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.reader import describe
-from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, group_of
+from phalanx.dialects.workloads.rule import WORKLOAD, WorkloadPart, WorkloadSize, group_of
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.text.decoding import MAX_NAME, quoted
@@ -33,7 +33,7 @@ _MODES = ("single", "all")
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """Resolved gang. `about` maps each problem or warning of a single pod to that pod."""
+    """Gang resolved from all its declarations. `about` maps each problem or warning of a single pod to that pod."""
 
     gang: Gang
     about: Mapping[Problem, Member]
@@ -46,14 +46,14 @@ def resolve(
     context: GangContext,
     options: DialectOptions,
 ) -> Resolved:
-    """Resolve the gang of this name. `members` are oldest first, one per declaration; `members` or `groups` is
-    not empty."""
+    """Combine all declarations of a gang into one `Gang`. `members` are oldest first, one per declaration;
+    `members` or `groups` is not empty."""
     resolution = _Resolution(key, members, groups, context, options)
     return Resolved(resolution.gang(), resolution.statements.about)
 
 
 def priority_class_not_found(ref: GroupRef, name: str) -> str:
-    """Return the message for a group with a missing PriorityClass."""
+    """Return the message for a PodGroup that names a missing PriorityClass."""
     return (
         f"{describe(ref)}: spec.priorityClassName is {quoted(name)}, which does not exist; create it; until then "
         "the members' own priorities decide"
@@ -82,7 +82,8 @@ class _Resolution:
         self._parts, self._later = self._staged_parts()
         self._is_staged = bool(self._parts) and (bool(self._later) or any(not part.pods for part in self._parts))
         inferred = self.spec is None and self.naming is WORKLOAD
-        self.size = context.size if inferred else None
+        self._wanted = context.size.wanted if context.size is not None else 0
+        self.size = context.size if inferred and not self._wanted else None
         made = [spec for spec in groups if spec.made] if self.spec is None and self.naming.rules.alone else []
         self.made = min(made, key=lambda spec: self._preference(None, spec)).ref if made else None
 
@@ -114,7 +115,7 @@ class _Resolution:
         )
 
     def _declared(self, spec: GroupSpec, min_member: int) -> Gang:
-        """Return the gang that the object declares."""
+        """Return the gang that its PodGroup declares."""
         # In a gang with staged parts, the object's counts never apply to all parts at once.
         at_once = not self._is_staged or all(part.beside for part in self._parts)
         return Gang(
@@ -208,7 +209,7 @@ class _Resolution:
         return ranked[0]
 
     def _preference(self, naming: GangNaming | None, spec: GroupSpec) -> int:
-        """Return the rank of an object among those of one name, 0 being the best."""
+        """Return the rank of a PodGroup among those of one name, 0 being the best."""
         first = naming.objects if naming is not None else ()
         order = (*first, *(group for group in self.context.naming_of if group not in first))
         return order.index(spec.ref.group)
@@ -217,6 +218,8 @@ class _Resolution:
 
     def _min_member(self) -> int:
         stated = self.statements.stated(lambda declaration: declaration.minimum)
+        if self.spec is not None and self.spec.basic:
+            return self._basic_minimum(self.spec)
         if self.spec is not None:
             for member, minimum in stated:
                 if to_minimum(minimum.value) != self.spec.min_member:
@@ -227,17 +230,30 @@ class _Resolution:
             self._not_found()
             return 1
         if self.naming is WORKLOAD and not stated:
-            return self._owners_minimum()
+            return self._owners_minimum(self.size)
+        if not stated:
+            self._not_found()
+            return 1
+        return self._minimum_of_members(stated)
+
+    def _basic_minimum(self, spec: GroupSpec) -> int:
+        """Return the minimum of a group that states none: that of its pods, else that of their Job."""
+        stated = self.statements.stated(lambda declaration: declaration.basic_minimum)
+        if stated:
+            return self._minimum_of_members(stated)
+        if not self.members or self.members[0].declared.declaration.owner is None:
+            return spec.min_member
+        return self._owners_minimum(self.context.sizes.get(GangKey(self.key.namespace, group_of(spec.owner))))
+
+    def _minimum_of_members(self, stated: Sequence[tuple[Member, Stated]]) -> int:
+        """Return the valid minimum of the oldest member; report the others."""
         legal = [(member, minimum) for member, minimum in stated if to_minimum(minimum.value) is not None]
         if legal:
             chosen = to_minimum(legal[0][1].value) or 1
             for member, minimum in stated:
                 if to_minimum(minimum.value) != chosen:
                     self._dissent(member, minimum, f"the oldest member, pod {legal[0][0].name}, says {chosen}")
-            return chosen
-        if not stated:
-            self._not_found()
-            return 1
+            return min(chosen, self._wanted or chosen)
         member, minimum = stated[0]
         advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
         if self.naming.invalid_minimum is InvalidMinimum.ONE:
@@ -271,15 +287,15 @@ class _Resolution:
     def _sized(self) -> bool:
         return not any(member.declared.declaration.minimum for member in self.members)
 
-    def _owners_minimum(self) -> int:
-        """Return the minimum of the owner, else that of the members' labels. Without a readable owner the
+    def _owners_minimum(self, size: WorkloadSize | None) -> int:
+        """Return the gang's minimum from its owner, else from its members' labels. Without a readable owner the
         members start one by one, since a guessed minimum could be unreachable."""
-        if self.size is not None and self.size.min_member:
-            return self.size.min_member
+        if size is not None and size.min_member:
+            return size.min_member
         declaration = self.members[0].declared.declaration
         stated_size, kind = declaration.usual_minimum, declaration.owner
-        owner = declaration.key.removeprefix("owner ")
-        known = kind is None or kind in self.context.unreadable or self.size is not None
+        owner = declaration.key.removeprefix("owner ") if self.naming is WORKLOAD else "the Job of its pods"
+        known = kind is None or kind in self.context.unreadable or size is not None
         if stated_size is not None and known:
             return to_minimum(stated_size.value) or 1
         if known:
@@ -296,7 +312,7 @@ class _Resolution:
         return 1
 
     def _check_name(self) -> None:
-        """Check rule 6: the gang's name. Names of objects are checked by the API server."""
+        """Check that the gang's name is legal (rule 6). Names of objects are checked by the API server."""
         if self.naming.needed or self.naming.precedence is Precedence.UNNAMED:
             return
         if len(self.key.name) > MAX_NAME or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
@@ -307,7 +323,7 @@ class _Resolution:
             self.statements.refuse(Problem.of("InvalidPodGroup", wrong, remedy), member)
 
     def _not_found(self) -> None:
-        """Report a missing declaration (rule 5)."""
+        """Report that no object declares the gang (rule 5)."""
         place = self.members[0].declared.declaration.key
         self.statements.refuse(self.naming.missing(self.key, place, self.context.native))
 
@@ -335,7 +351,7 @@ class _Resolution:
         return any(mode.value != "single" for _, mode in stated)
 
     def _topology_key(self) -> TopologyRule | None:
-        """Return the topology rule of our own annotation."""
+        """Return the topology constraint of our own annotation: all members in one domain of a node label."""
         stated = self.statements.stated(lambda declaration: declaration.topology_key)
         return TopologyRule.by_label(stated[0][1].value) if stated else None
 

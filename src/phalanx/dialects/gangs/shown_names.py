@@ -10,14 +10,15 @@ _MOST_NAMESAKES = 64
 
 
 class ShownNames:
-    """Names of gangs as views show them. Only gangs of equal names, or of one job, have influence on each other."""
+    """Names of gangs as views show them. Only gangs with the same name, or of the same job, influence each
+    other."""
 
     def __init__(self) -> None:
         self._facts: dict[GangKey, GangNameFacts] = {}
         self._namesakes: dict[tuple[str, str], list[GangKey]] = {}
 
     def set(self, key: GangKey, gang: Gang) -> dict[GangKey, str]:
-        """Take in a gang. Return its shown name, and those of the gangs with which it shares its name."""
+        """Add or update a gang. Return its shown name, and those of the gangs with which it shares its name."""
         facts = facts_of(key, gang)
         if self._facts.get(key) != facts:
             self._forget(key)
@@ -26,7 +27,7 @@ class ShownNames:
         return self._shown(key.namespace, facts.name, key)
 
     def remove(self, key: GangKey) -> dict[GangKey, str]:
-        """Forget a gang. Return the shown names of the gangs that shared its name."""
+        """Remove a gang. Return the shown names of the gangs that shared its name."""
         facts = self._facts.get(key)
         if facts is None:
             return {}
@@ -43,7 +44,8 @@ class ShownNames:
             del self._namesakes[key.namespace, facts.name]
 
     def _shown(self, namespace: str, name: str, key: GangKey | None) -> dict[GangKey, str]:
-        """Return names as of `Gang.shown`: "" for one that follows from the key."""
+        """Return the shown names of all gangs of one name, for `Gang.shown`: "" for a name that follows from the
+        key."""
         keys = self._namesakes.get((namespace, name), [])
         if len(keys) == 1 and keys[0] == key:
             return {key: "" if (text := self._facts[key].short) == shown_name(key.name) else text}

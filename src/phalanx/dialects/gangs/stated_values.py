@@ -1,4 +1,5 @@
-"""Parsers for text values of pods and groups: numbers, durations, requests. Each raises ValueError with advice."""
+"""Parsers for text values of pods and PodGroups: numbers, durations, requests. Each raises ValueError with
+advice."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def to_minimum(text: str) -> int | None:
-    """Parse the minimum of a pod; None for an invalid one (rule 4)."""
+    """Parse the minimum that a pod states for its gang; None for an invalid one (rule 4)."""
     if not _WHOLE.fullmatch(text):
         return None
     minimum = int(text)

@@ -1,4 +1,4 @@
-"""Input for the status of a gang in every dialect, and functions on conditions."""
+"""Input for the status of a gang's PodGroup in every dialect, and functions on its conditions."""
 
 from __future__ import annotations
 
@@ -60,13 +60,14 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
         return self.counts == GangCounts()
 
     def is_ready(self) -> bool:
-        """Return whether the quorum is met as kube-batch and Volcano count it, per-role minima included."""
+        """Return whether the gang's quorum is met as kube-batch and Volcano count it, minima per role included."""
         if self.counts.active + self.counts.succeeded < self.gang.min_member:
             return False
         return not self.short_roles(lambda counts: counts.active + counts.succeeded)
 
     def short_roles(self, count: Callable[[GangCounts], int]) -> list[str]:
-        """Return the roles below their minimum, in order of their names."""
+        """Return the roles with fewer pods than their minimum, in order of their names; `count` returns the number
+        of pods."""
         return [role for role, minimum in self.gang.roles if count(self.roles.get(role, GangCounts())) < minimum]
 
 
@@ -95,7 +96,7 @@ def current_conditions(group: GroupStatusInput) -> Conditions:
 
 
 def conditions_in(status: Mapping[str, Any]) -> Conditions:
-    """Return the conditions of a status, without malformed entries."""
+    """Return the conditions of a PodGroup's status, without malformed entries."""
     conditions = status.get("conditions")
     if not isinstance(conditions, Sequence) or isinstance(conditions, str):
         return []
@@ -132,7 +133,7 @@ ConditionContent = tuple[str, str, str]
 
 
 def last_verdict(group: GroupStatusInput) -> tuple[str, ConditionContent] | None:
-    """Return the condition with the exact reason why a group waits (type, content); None where nothing is known."""
+    """Return the condition with the exact reason why a gang waits (type, content); None if no reason is known."""
     if group.verdict is not None:
         return _told(group.verdict)
     problem = group.gang.problem
@@ -140,7 +141,8 @@ def last_verdict(group: GroupStatusInput) -> tuple[str, ConditionContent] | None
 
 
 def lost_members(group: GroupStatusInput) -> tuple[str, ConditionContent]:
-    """Return the same for a group of which no member waits, as those that it lacks do not exist."""
+    """Return the condition (type, content) for a gang of which no member waits: the members that it lacks do not
+    exist."""
     have = group.counts.present + group.counts.succeeded
     return _told(Verdict(NOT_ENOUGH_MEMBERS, "", needed=group.gang.min_member, members=have))
 
@@ -152,7 +154,8 @@ def _told(verdict: Verdict) -> tuple[str, ConditionContent]:
 def fresh_conditions(
     present: Conditions, desired: Iterable[tuple[str, ConditionContent | None]], generation: int, now: int
 ) -> Conditions:
-    """Return the conditions that differ from the desired ones, by type. Times change only with the status."""
+    """Return the conditions of a status that differ from the desired ones, by type. Times change only with the
+    status."""
     changed: Conditions = []
     for kind, content in desired:
         if content is None:

@@ -11,8 +11,8 @@ ORDER = "volcano.sh/task-topology-task-order"
 
 
 def task_topology(reader: GroupReader) -> TaskTopology | None:
-    """Read the annotations; None without any. They are preferences, so a set with a duplicate is ignored with a
-    warning."""
+    """Decode the task-topology annotations of a Volcano PodGroup; None without any. They are preferences, so a set
+    with a duplicate is ignored with a warning."""
     affinity, anti_affinity = _sets(reader, AFFINITY), _sets(reader, ANTI_AFFINITY)
     order = next(iter(_sets(reader, ORDER)), ())
     return TaskTopology(affinity, anti_affinity, order) if affinity or anti_affinity or order else None
@@ -22,6 +22,8 @@ def _sets(reader: GroupReader, key: str) -> tuple[tuple[str, ...], ...]:
     text = reader.annotations.get(key, "")
     sets = [tuple(name.strip() for name in part.split(",") if name.strip()) for part in text.split(";")]
     if any(len(set(names)) != len(names) for names in sets):
-        reader.warn("InvalidAnnotation", f"annotation {key}", text, "name each task once in a set; it is ignored")
+        reader.warn(
+            "InvalidAnnotation", f"annotation {key}", text, "name each task once in a set; the set is ignored"
+        )
         return ()
     return tuple(names for names in sets if names)

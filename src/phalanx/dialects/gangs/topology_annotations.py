@@ -1,4 +1,4 @@
-"""Topology rules for the distance between members, from the annotations and fields of each dialect.
+"""Topology constraints on the distance between a gang's members, from the annotations and fields of each dialect.
 
 Volcano uses tiers of HyperNodes, Kueue node labels, and Koordinator layers of its topology. The annotations are
 valid on group objects of any dialect and on pods.
@@ -49,7 +49,7 @@ def network_topology(reader: GroupReader, stated: object, field: str) -> Topolog
 
 
 def subgroup_rules(reader: GroupReader) -> tuple[SubgroupRule, ...]:
-    """Parse Volcano's subGroupPolicy."""
+    """Decode the subGroupPolicy of a Volcano PodGroup: the subgroups and their topology constraints."""
     stated = reader.spec.get("subGroupPolicy") or []
     if not isinstance(stated, list):
         reader.refuse("spec.subGroupPolicy", stated, "write a list of {name: workers, subGroupSize: 4, ...}")
@@ -113,7 +113,7 @@ def parse_tier(text: str) -> int:
 
 
 def tier_rule(mode: str | None, highest: int | None) -> TopologyRule | None:
-    """Return the rule of Volcano's two annotations; None if neither is stated."""
+    """Return the topology constraint that Volcano's two annotations state; None if neither is stated."""
     if mode is None and highest is None:
         return None
     return TopologyRule(hypernodes=True, highest_tier=None if mode == _SOFT else highest)
@@ -128,7 +128,7 @@ def level_rule(required: str, preferred: str, unconstrained: bool) -> TopologyRu
 
 
 class Layer(msgspec.Struct, rename="camel"):
-    """Entry of Koordinator's gatherStrategy."""
+    """Entry of Koordinator's gatherStrategy: a topology level and how strictly members must share it."""
 
     layer: str = ""
     strategy: str = ""
@@ -140,7 +140,7 @@ class _Layers(msgspec.Struct, rename="camel"):
 
 
 def parse_layers(text: str) -> list[Layer]:
-    """Parse Koordinator's network-topology-spec. Raise ValueError with advice."""
+    """Parse Koordinator's network-topology-spec annotation. Raise ValueError with advice."""
     try:
         return decode_json(text, _Layers).gather_strategy
     except msgspec.DecodeError:
@@ -150,8 +150,8 @@ def parse_layers(text: str) -> list[Layer]:
 
 
 def layer_rule(layers: list[Layer]) -> TopologyRule | None:
-    """Return the rule for Koordinator's layers: node labels, or names from the policy; only the first preferred
-    one counts."""
+    """Return the topology constraint that Koordinator's layers state: node labels, or names from the policy; only
+    the first preferred layer counts."""
     named = [
         (_HOSTNAME if layer.layer == _NODE_LAYER else layer.layer, layer.strategy)
         for layer in layers

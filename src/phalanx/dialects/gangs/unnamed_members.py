@@ -1,18 +1,19 @@
-"""Pods of a native group that do not name it: the API server can have dropped the name.
+"""Pods of a native PodGroup that do not name it: the API server can have dropped the name.
 
 A server without the native gang API drops the pods' field silently, and with it their gang.
 """
 
 from __future__ import annotations
 
-from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.dialects.core import Metadata
 from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
 
 
 class UnnamedMembers:
-    """Warns about each such pod once, while the API is not served."""
+    """Warns once about each pod of a native PodGroup that does not name it, while the API server serves no native
+    PodGroups."""
 
     def __init__(self, warnings: ObjectWarnings) -> None:
         self._object_warnings = warnings
@@ -20,8 +21,8 @@ class UnnamedMembers:
         self._pods: dict[str, tuple[Pod, str]] = {}
 
     def pod_changed(self, pod: Pod, metadata: Metadata | None) -> None:
-        """Update a pod. `metadata` is that of a pending pod of ours without a group name, None for any other
-        pod."""
+        """Process an added or changed pod. `metadata` is that of a pending pod of ours without a gang name, None
+        for any other pod."""
         claim = _claim(metadata) if metadata is not None else ""
         if not claim:
             self.pod_removed(pod.uid)
@@ -52,16 +53,17 @@ class UnnamedMembers:
 
 
 NOT_SERVED = (
-    f"this API server serves no PodGroup of {NATIVE}, so that pods cannot name groups of Kubernetes' own (it drops "
-    "the field silently); switch the API on, or use the annotations phalanx.dev/pod-group and "
-    "phalanx.dev/min-count"
+    f"this API server serves no PodGroup of {NATIVE} ({', '.join(NATIVE_VERSIONS)}), so that pods cannot name "
+    "groups of Kubernetes' own (it drops the field silently); switch the API on, or use the annotations "
+    "phalanx.dev/pod-group and phalanx.dev/min-count"
 )
 # Annotation that a controller writes on pods of a native group.
 _TEMPLATE = "scheduling.k8s.io/group-template-name"
 
 
 def _claim(metadata: Metadata) -> str:
-    """Return a description of the pod's relation to a native group; "" if it has none."""
+    """Return the sign that a pod belongs to a native PodGroup, as text: its template annotation or its owner; ""
+    without a sign."""
     for owner in metadata.owner_references:
         if owner.api_version.partition("/")[0] == NATIVE:
             return f"its owner is the {owner.kind} {owner.name} of {NATIVE}"

@@ -24,8 +24,8 @@ class HyperNodeReader(ObjectReader):
 
 
 def read_hypernode(resource: ServedKind, document: Document) -> tuple[HyperNode, tuple[str, ...]]:
-    """Return the domain, and messages about its faults. An unreadable tier leaves the HyperNode without members;
-    an unreadable member is skipped."""
+    """Decode a HyperNode; return its domain, and messages about its faults. An unreadable tier leaves the HyperNode
+    without members; an unreadable member does not count."""
     reader = HyperNodeReader(resource, document)
     tier = reader.spec.get("tier", 0)
     if not is_whole(tier) or tier < 0:
@@ -47,7 +47,7 @@ def read_hypernode(resource: ServedKind, document: Document) -> tuple[HyperNode,
 
 
 class _UnreadableError(Exception):
-    """Unreadable member: its field, its value, and advice."""
+    """Unreadable member of a HyperNode: its field, its value, and advice."""
 
 
 def _members(reader: HyperNodeReader) -> tuple[HyperNodeMember, ...]:

@@ -8,14 +8,14 @@ from phalanx.dialects.core import NodeStatus, PodSpec
 
 
 def images_of(spec: PodSpec) -> tuple[str, ...]:
-    """Return the sorted images of all containers and volumes, with repetitions."""
+    """Return the sorted images of all containers and image volumes of a pod, with repetitions."""
     names = [container.image for container in (*spec.containers, *spec.init_containers)]
     names += [volume.image.reference for volume in spec.volumes if volume.image is not None]
     return tuple(sorted(normalised(name) for name in names if name))
 
 
 def images_at(status: NodeStatus) -> tuple[tuple[str, int], ...]:
-    """Return sorted (name, bytes) of all images that a kubelet reports, under each of their names."""
+    """Return sorted (name, bytes) of all images that a node's kubelet reports, under each of their names."""
     sizes: dict[str, int] = {}
     for image in status.images:
         for name in image.names:
@@ -25,5 +25,6 @@ def images_at(status: NodeStatus) -> tuple[tuple[str, int], ...]:
 
 
 def normalised(name: str) -> str:
-    """Return the name with the default tag that a runtime adds (kube-scheduler, image_locality.go)."""
+    """Return an image name with the default tag that a container runtime adds (kube-scheduler,
+    image_locality.go)."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -29,7 +29,7 @@ class WindowReader(ObjectReader):
 
 
 def read_window(resource: ServedKind, document: Document) -> MaintenanceWindow:
-    """Read a window. An unreadable field becomes its problem, and the window closes no node."""
+    """Decode a MaintenanceWindow. An unreadable field becomes its problem, and the window closes no node."""
     reader = WindowReader(resource, document)
     names, selector = read_nodes(reader)
     start, end = read_span(reader)
@@ -54,7 +54,7 @@ def read_window(resource: ServedKind, document: Document) -> MaintenanceWindow:
 
 
 class SeenWindow(msgspec.Struct, frozen=True):
-    """Last seen state of a window's object; the status only serves to find changed fields."""
+    """Last seen state of a MaintenanceWindow object; the status only serves to find changed fields."""
 
     ref: GroupRef
     generation: int
@@ -62,7 +62,7 @@ class SeenWindow(msgspec.Struct, frozen=True):
 
 
 class MaintenanceWindows(PodEnricher):
-    """Processes maintenance windows; `seen` has the last state of their objects by name."""
+    """Processes MaintenanceWindows; `seen` has the last state of their objects by name."""
 
     kinds = (MAINTENANCE_WINDOWS,)
 

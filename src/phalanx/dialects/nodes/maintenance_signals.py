@@ -26,7 +26,7 @@ _LATEST = 2**40
 
 
 class MaintenanceSignals(PodEnricher):
-    """Processes maintenance signals of nodes and of NodeClaims, which are independent sources."""
+    """Processes maintenance announcements of nodes and of NodeClaims, which are independent sources."""
 
     kinds = (NODE_CLAIMS,)
 
@@ -63,7 +63,8 @@ class MaintenanceSignals(PodEnricher):
 
 
 def signals_of(node: NodeObject) -> tuple[MaintenanceSignal, ...]:
-    """Return a node's signals. Unreadable ones are ignored without a warning, since no user of ours wrote them."""
+    """Return the maintenance that a node announces. Unreadable announcements are ignored without a warning, since
+    no user of ours wrote them."""
     name, signals = node.metadata.name, []
     stated = node.metadata.labels.get(SCHEDULED_MAINTENANCE, "")
     seconds = parse_whole(stated, 1, _LATEST) if stated.isascii() and stated.isdecimal() else None
@@ -78,7 +79,7 @@ def signals_of(node: NodeObject) -> tuple[MaintenanceSignal, ...]:
 
 
 def read_claim(document: Document) -> tuple[str, str, tuple[MaintenanceSignal, ...]]:
-    """Return (name of the NodeClaim, its node or "", its signals)."""
+    """Decode a NodeClaim: its name, its node or "", and the maintenance that it announces."""
     metadata, spec, status = (_mapping(document.get(part)) for part in ("metadata", "spec", "status"))
     name, node = str(metadata.get("name") or ""), str(status.get("nodeName") or "")
     terminated = parse_time(str(_mapping(metadata.get("annotations")).get(TERMINATION) or ""))

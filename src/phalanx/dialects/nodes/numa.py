@@ -35,7 +35,8 @@ _CACHE_SIZE = 10_000
 
 
 def numa_policy(annotations: Mapping[str, str]) -> str:
-    """Return the policy that a pod requests; "" for none. An unknown policy counts as none, as in Volcano."""
+    """Return the NUMA policy that a pod requests by annotation; "" for none. An unknown policy counts as none, as
+    in Volcano."""
     stated = annotations.get(POLICY, "")
     return stated if stated in (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED, NumaPolicy.SINGLE) else ""
 
@@ -64,7 +65,7 @@ def _thousandths(container: Container, name: str) -> int | None:
 
 
 def _read(value: object) -> int | None:
-    """Parse a quantity into thousandths; None for a missing or unreadable one."""
+    """Parse a CPU quantity into thousandths; None for a missing or unreadable one."""
     try:
         return parse_quantity(value, 1000) if value is not None else None
     except QuantityError:
@@ -126,17 +127,17 @@ class NumaEnricher(PodEnricher):
 
 
 def _has_default_policy(pod: Pod) -> bool:
-    """Return whether a change of kubelets' policies affects the pod."""
+    """Return whether a change of the kubelets' NUMA policies affects the pod."""
     return _uses_node_policy(pod.pod_class)
 
 
 def _uses_node_policy(pod_class: PodClass) -> bool:
-    """Return whether pods of a class have exclusive CPUs and request no policy themselves."""
+    """Return whether pods of a class have exclusive CPUs and request no NUMA policy themselves."""
     return bool(pod_class.cpus) and not pod_class.numa
 
 
 def read_topology(node: str, spec: Any) -> NumaTopology | None:
-    """Read a node's topology; None without usable content."""
+    """Decode the NUMA topology of a node; None without usable content."""
     if not isinstance(spec, Mapping):
         return None
     places = _cpu_details(spec.get("cpuDetail"))
@@ -164,7 +165,7 @@ def _enforces_policy(topology: NumaTopology | None) -> int:
 
 
 def _cpu_details(stated: Any) -> dict[int, tuple[int, int, int]]:
-    """Return (socket, core, NUMA node) by CPU."""
+    """Return the (socket, core, NUMA node) of each CPU by its number."""
     places = {}
     for cpu, place in stated.items() if isinstance(stated, Mapping) else ():
         parts = [place.get(name, 0) for name in ("socket", "core", "numa")] if isinstance(place, Mapping) else []

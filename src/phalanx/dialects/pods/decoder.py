@@ -18,6 +18,7 @@ from phalanx.dialects.lenient import DecodingFault, summary
 from phalanx.dialects.nodes.images import images_at
 from phalanx.dialects.nodes.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods.binding_marks import BINDING_ANNOTATION, decode_binding
 from phalanx.dialects.pods.evictability import (
     DEFAULT_GRACE,
     NO_TERMS,
@@ -64,7 +65,7 @@ _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
 
 class _Stated(msgspec.Struct, frozen=True):
-    """Properties that a pod's labels and annotations state about this pod alone."""
+    """Properties that a pod's own labels and annotations state, and that concern this pod alone."""
 
     role: str = ""
     index: int = NO_INDEX
@@ -79,7 +80,7 @@ _NOTHING_STATED = _Stated()
 
 
 class DecodedTemplate(msgspec.Struct, frozen=True):
-    """Decoded properties that pods of one template share."""
+    """Decoded properties that pods with an equal template share."""
 
     pod_class: PodClass
     demand: StatedRequests
@@ -189,6 +190,11 @@ class PodDecoder:
         if metadata.annotations:
             cards = cards_of(pod, template.pod_class.devices, self._signer)
             spec = replace(spec, mark=self._mark(metadata, gang), cards=cards)
+            bound = metadata.annotations.get(BINDING_ANNOTATION)
+            if bound is not None and spec.node and spec.mark is None:
+                spec = replace(
+                    spec, marked_bound=decode_binding(bound, self._signer, metadata.uid, wanted.node_name)
+                )
         if metadata.deletion_timestamp is not None:
             spec = replace(spec, terminating=True, leaves=self._time(metadata.deletion_timestamp))
         if pod.faults or amiss or template.peer_faults:
@@ -199,19 +205,19 @@ class PodDecoder:
         return spec
 
     def planned(self, pod: PodObject) -> bool:
-        """Return whether the pod's device annotation has our signature."""
+        """Return whether the annotation with a pod's shared GPUs has our signature."""
         metadata, node = pod.metadata, pod.spec.node_name
         return planned_cards(metadata.annotations, self._signer, metadata.uid, node) is not None
 
     def held(self, pod: PodObject, gang: str) -> tuple[str, ...] | None:
-        """Return the nodes on which room is held for the members that this leader creates; None without our
+        """Return the nodes on which resources are held for the members that this leader creates; None without our
         signature."""
         metadata = pod.metadata
         key = GangKey(metadata.namespace, gang)
         return decode_held(metadata.annotations[HELD_ROOM], self._signer, metadata.uid, key)
 
     def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-        """Return sorted labels; equal labels and equal pairs share one object."""
+        """Return a pod's sorted labels; equal labels and equal pairs share one object."""
         pairs_sorted = tuple(sorted(labels.items()))
         known = self._labels.get(pairs_sorted)
         if known is not None:
@@ -352,7 +358,7 @@ def node_spec(node: NodeObject) -> Node:
 
 
 def spec_template(spec: PodSpec) -> bytes:
-    """Encode all fields of a spec that determine `PodClass`."""
+    """Encode all fields of a pod's spec that determine its `PodClass`."""
     return msgspec.json.encode(
         (
             *_amounts(spec),
@@ -368,7 +374,7 @@ def spec_template(spec: PodSpec) -> bytes:
 
 
 def _template(pod: PodObject) -> bytes:
-    """Encode all fields of a pod that determine `PodClass`."""
+    """Encode all fields of a pod that determine its `PodClass`."""
     of_spec = pod.spec_template or spec_template(pod.spec)
     annotations, revocable = pod.metadata.annotations, revocable_of(pod.metadata.labels, pod.metadata.annotations)
     context = context_of(pod)

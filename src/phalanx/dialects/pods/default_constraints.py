@@ -45,12 +45,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DefaultConstraints(PodEnricher):
-    """Adds the default spread constraints to pods without constraints of their own."""
+    """Adds kube-scheduler's default spread constraints to pods without constraints of their own."""
 
     kinds = _KINDS
 
     def __init__(self, pods: KnownPods) -> None:
-        """`pods` are all known pods; the intake updates them."""
+        """Create the enricher. `pods` are all known pods; the intake updates them."""
         self._pods = pods
         # Selectors by kind and namespace, then by object name.
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
@@ -121,7 +121,7 @@ class DefaultConstraints(PodEnricher):
         return [], touched
 
     def _replace(self, kind: ServedKind, namespace: str, name: str, selector: Selector) -> Changes:
-        """Set the selector of an object; () means none."""
+        """Replace the pod selector of a Service or workload object; () means that it is gone."""
         known = self._selectors.setdefault((kind.kind, namespace), {})
         last = known.pop(name, ())
         if selector:
@@ -141,7 +141,8 @@ class DefaultConstraints(PodEnricher):
         }
 
     def _selector(self, namespace: str, labels: Labels, owner: Owner | None) -> Selector:
-        """Return the requirements of all Services that select the pod, and of its controller; () for none."""
+        """Return the combined requirements of all Services that select the pod, and of its controller; () for
+        none."""
         requirements = self._asked_by_services(namespace, labels)
         if owner is not None:
             kind, name = owner
@@ -172,7 +173,8 @@ def _discard(uids: dict[K, dict[str, None]], key: K, uid: str) -> None:
 
 
 def _read(kind: ServedKind, stated: object) -> Selector:
-    """Read a selector; an unreadable one selects no pod. Services and ReplicationControllers have plain pairs."""
+    """Decode the pod selector of a Service or workload; an unreadable one selects no pod. Services and
+    ReplicationControllers have plain pairs."""
     if kind.kind in (_SERVICE, "ReplicationController"):
         stated = {"matchLabels": stated}
     try:

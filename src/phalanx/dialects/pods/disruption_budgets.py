@@ -31,7 +31,8 @@ class LabelSet(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class _Meant(msgspec.Struct, frozen=True):
-    """Pods that a selector matches: all of `pairs` are among their labels, and the `requirements` hold.
+    """Pods that a PodDisruptionBudget's selector matches: all of `pairs` are among their labels, and the
+    `requirements` hold.
 
     Most selectors consist of pairs only, which are cheap to check for thousands of pods.
     """
@@ -48,7 +49,8 @@ class _Meant(msgspec.Struct, frozen=True):
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """Budget with its selector (`meant`; None selects no pod) and the message about unreadable fields (`fault`)."""
+    """PodDisruptionBudget with its selector (`meant`; None selects no pod) and the message about unreadable fields
+    (`fault`)."""
 
     spec: DisruptionBudget
     uid: str
@@ -57,7 +59,7 @@ class _Budget(msgspec.Struct, frozen=True):
 
 
 class DisruptionBudgetIndex:
-    """All budgets, and which of the `pods` each covers, independent of the order of arrival.
+    """All PodDisruptionBudgets, and which of the `pods` each covers, independent of the order of arrival.
 
     Methods that process a budget return the events for `ClusterState`, and by uid the names of the covering budgets
     of each pod for which they have changed.
@@ -74,7 +76,8 @@ class DisruptionBudgetIndex:
     # pods
 
     def counting(self, namespace: str, labels: tuple[Pair, ...]) -> Names:
-        """Return the sorted names of the budgets that cover an unfinished pod with these sorted labels."""
+        """Return the sorted names of the PodDisruptionBudgets that cover an unfinished pod with these sorted
+        labels."""
         matches = self._matches.get(namespace)
         if matches is None:
             return ()
@@ -91,7 +94,7 @@ class DisruptionBudgetIndex:
         return names
 
     def _known(self, namespace: str) -> dict[str, LabelSet]:
-        """Return by uid the labels of all pods that a budget can cover."""
+        """Return by uid the labels of all pods in a namespace that a PodDisruptionBudget can cover."""
         pods = (known.pod for known in self._pods.of_namespace(namespace))
         return {pod.uid: self._shared(pod.labels) for pod in pods if not pod.finished}
 
@@ -106,8 +109,8 @@ class DisruptionBudgetIndex:
     # budgets
 
     def replace(self, document: Document) -> tuple[list[ClusterEvent], dict[str, Names]]:
-        """Process a budget as its API serves it. Never raises for invalid fields: an unreadable one allows no
-        eviction."""
+        """Process an added or changed PodDisruptionBudget. Never raises for invalid fields: an unreadable one
+        allows no eviction."""
         budget = _read(document)
         return [*self._events_of(budget)], self._put(budget)
 
@@ -160,7 +163,8 @@ class DisruptionBudgetIndex:
         return self._count_anew(namespace, name, budget.meant)
 
     def _count_anew(self, namespace: str, name: str, meant: _Meant | None) -> dict[str, Names]:
-        """Return the pods for which the budget's changed selector adds or removes it, with their new budgets."""
+        """Return the pods that a PodDisruptionBudget with a changed selector covers now or no longer, each with the
+        names of all its budgets."""
         matches = self._matches[namespace]
         changed: dict[LabelSet, Names] = {}
         for labels, names in matches.items():
@@ -197,7 +201,8 @@ def _read(document: Document) -> _Budget:
 
 
 def _meant(spec: object, faults: list[str]) -> _Meant | None:
-    """Read the selector: an empty one matches every pod of the namespace, a missing or unreadable one none."""
+    """Decode a PodDisruptionBudget's selector: an empty one matches every pod of the namespace, a missing or
+    unreadable one none."""
     if spec is not None and not isinstance(spec, Mapping):
         faults.append(f"spec is {show(spec)}; it protects no pod until it is an object with a selector")
     stated = _object(spec).get("selector")
@@ -218,7 +223,8 @@ def _meant(spec: object, faults: list[str]) -> _Meant | None:
 
 
 def _allowed(metadata: Document, status: object, faults: list[str]) -> int:
-    """Return the disruptions that the disruption controller allows; 0 until it has observed this generation."""
+    """Return the number of evictions that the disruption controller allows; 0 until it has observed this generation
+    of the PodDisruptionBudget."""
     if status is not None and not isinstance(status, Mapping):
         faults.append(f"status is {show(status)}; nothing is allowed until it is an object")
     granted = _object(status).get("disruptionsAllowed")
@@ -234,7 +240,7 @@ def _allowed(metadata: Document, status: object, faults: list[str]) -> int:
 
 def _disrupted(stated: object, faults: list[str]) -> frozenset[str]:
     if stated is not None and not isinstance(stated, Mapping):
-        faults.append(f"status.disruptedPods is {show(stated)}; it is ignored")
+        faults.append(f"status.disruptedPods is {show(stated)}; the value is ignored")
     return frozenset(map(str, _object(stated)))
 
 

@@ -39,7 +39,7 @@ _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """Eviction terms of a pod, as its owner states them; `faults` lists unreadable ones.
+    """What a pod's owner states about its eviction; `faults` lists unreadable values.
 
     `cooldown` is in seconds from the binding on, `checkpoint` in seconds since the epoch.
     """
@@ -77,12 +77,12 @@ def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], fa
 
 
 def hides_terms(fault: DecodingFault) -> bool:
-    """Return whether an undecodable field can hide that the owner forbids eviction."""
+    """Return whether an undecodable field of a pod can hide that the owner forbids eviction."""
     return fault.path in ("metadata", "metadata.labels", "metadata.annotations")
 
 
 def grace_of(pod: PodObject) -> int:
-    """Return the termination grace period in seconds; for a terminating pod the one of its deletion."""
+    """Return the termination grace period of a pod in seconds; for a terminating pod the one of its deletion."""
     grace = pod.spec.termination_grace_period_seconds
     if pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds is not None:
         grace = pod.metadata.deletion_grace_period_seconds
@@ -93,7 +93,7 @@ def grace_of(pod: PodObject) -> int:
 
 
 def bound_at(pod: PodObject) -> str | None:
-    """Return the time of the pod's binding, as its conditions state it."""
+    """Return the time at which the pod was bound, as its conditions state it."""
     types = pod.condition_types()
     if "PodScheduled" not in types:
         return None
@@ -118,13 +118,14 @@ def told_eviction(pod: PodObject) -> ToldEviction | None:
 
 
 def condemned_by(pod: PodObject) -> str:
-    """Return the name of that scheduler, "" for none."""
+    """Return the name of our scheduler that is evicting the pod, as its conditions say; "" for none."""
     told = told_eviction(pod)
     return told.scheduler if told is not None else ""
 
 
 def is_fixture(pod: PodObject) -> bool:
-    """Return whether the pod belongs to its node: a DaemonSet recreates it at once, or it is static."""
+    """Return whether the pod belongs to its node, so that eviction is useless: a DaemonSet recreates it at once, or
+    it is static."""
     for owner in pod.metadata.owner_references:
         if owner.controller and owner.kind == "DaemonSet":
             return True
@@ -162,10 +163,10 @@ def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults:
     try:
         seconds = parse_duration(value)
     except ValueError as error:
-        faults.append(DecodingFault(path, f"{error}; it is ignored"))
+        faults.append(DecodingFault(path, f"{error}; the value is ignored"))
         return 0
     if seconds < 0:
-        faults.append(DecodingFault(path, f"{quoted(value)} is negative; it is ignored"))
+        faults.append(DecodingFault(path, f"{quoted(value)} is negative; the value is ignored"))
     return max(0, seconds)
 
 
@@ -179,7 +180,7 @@ def _checkpoint(text: str, faults: list[DecodingFault]) -> int:
         faults.append(
             DecodingFault(
                 f"metadata.annotations[{CHECKPOINT}]",
-                f"{quoted(text)} is not a time such as {example}; it is ignored",
+                f"{quoted(text)} is not a time such as {example}; the value is ignored",
             )
         )
         return 0
@@ -187,7 +188,7 @@ def _checkpoint(text: str, faults: list[DecodingFault]) -> int:
 
 
 def _stated(key: str, *places: tuple[str, Mapping[str, str]]) -> tuple[str, str | None]:
-    """Return the path and value of the first place that has the key."""
+    """Return the path and value of the first of a pod's labels and annotations that has the key."""
     for place, values in places:
         value = values.get(key)
         if value is not None:

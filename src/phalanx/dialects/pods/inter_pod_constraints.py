@@ -23,7 +23,8 @@ _POLICIES = {"": None, "Honor": True, "Ignore": False}
 
 
 def context_of(pod: PodObject) -> object:
-    """Return everything beside the spec that `peers_of` depends on; None for a pod without such constraints."""
+    """Return all inputs beside the spec that `peers_of` depends on; None for a pod without constraints on other
+    pods."""
     affinity, spreads = pod.spec.affinity, pod.spec.topology_spread_constraints
     parts = [part for part in (affinity.pod_affinity, affinity.pod_anti_affinity) if part] if affinity else []
     if not parts and not spreads:
@@ -41,7 +42,7 @@ def context_of(pod: PodObject) -> object:
 
 
 def peers_of(pod: PodObject) -> tuple[Peers, tuple[DecodingFault, ...]]:
-    """Return the pod's constraints, and a fault for each unreadable one.
+    """Return the pod's constraints on other pods, and a fault for each unreadable one.
 
     One unreadable term voids all terms of its kind: half a selector would match other pods than the owner intends.
     kube-scheduler does the same.
@@ -73,7 +74,7 @@ def peers_of(pod: PodObject) -> tuple[Peers, tuple[DecodingFault, ...]]:
 
 
 class _Reading:
-    """Decodes the terms of one pod; unreadable ones are listed in `faults`."""
+    """Decodes the affinity and spread terms of one pod; unreadable ones are listed in `faults`."""
 
     def __init__(self, pod: PodObject) -> None:
         self.faults: list[DecodingFault] = []
@@ -147,7 +148,8 @@ class _Reading:
     def _selector(
         self, stated: LabelSelector | None, path: str, same: Sequence[str], other: Sequence[str]
     ) -> Selector | None:
-        """Return sorted, distinct requirements; None for a missing selector, which matches no pod."""
+        """Return the sorted, distinct requirements of a term's label selector; None for a missing selector, which
+        matches no pod."""
         if stated is None:
             return None
         try:
@@ -168,7 +170,8 @@ class _Reading:
 
 
 def _of_labels(keys: Sequence[str], labels: Mapping[str, str], operator: str) -> Iterator[Requirement]:
-    """Return requirements from the pod's own labels; keys that the pod lacks are skipped."""
+    """Return the requirements that matchLabelKeys or mismatchLabelKeys derive from the pod's own labels; keys that
+    the pod lacks are skipped."""
     return (Requirement(key, operator, (labels[key],)) for key in keys if key in labels)
 
 

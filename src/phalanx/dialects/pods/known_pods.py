@@ -1,4 +1,4 @@
-"""Known pods, and the warnings about their declarations."""
+"""Known pods, and the warnings about their labels, annotations and gang declarations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KnownPods(dict[str, KnownPod]):
         return self._namespaces.get(namespace, _NOBODY).values()
 
     def uid(self, namespace: str, name: str) -> str:
-        """Return the uid of the known pod of that name; "" for none."""
+        """Return the uid of the known pod with this namespace and name; "" for none."""
         known = self._namespaces.get(namespace, _NOBODY).get(name)
         return known.pod.uid if known is not None else ""
 
@@ -73,7 +73,7 @@ class PodWarnings:
     def changed(
         self, pod: Pod, declared: MemberDeclaration | None, problem: str, conflicts: tuple[Stated, ...]
     ) -> None:
-        """Warn about a problem or conflicts that differ from the previous ones."""
+        """Warn about a problem or conflicts in the pod's gang declaration that differ from the previous ones."""
         if pod.problem and pod.problem != problem:
             self.warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
         if declared is not None and declared.declaration.conflicts and declared.declaration.conflicts != conflicts:
@@ -90,7 +90,7 @@ class PodWarnings:
             )
 
     def passed_over(self, uid: str, faults: tuple[DecodingFault, ...]) -> None:
-        """Warn about labels and annotations of a pod that are newly ignored."""
+        """Warn about labels and annotations of a pod that have become unusable and are ignored."""
         record = self._pods[uid]
         if faults == record.faults:
             return

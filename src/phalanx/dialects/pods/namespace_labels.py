@@ -9,7 +9,7 @@ from phalanx.model.events import NamespaceLabelled
 
 
 class NamespaceLabels(PodEnricher):
-    """Publishes each change of a namespace's labels once."""
+    """Publishes each change of a namespace's labels once, for the namespace selectors of pods."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[str, str], ...]] = {}

@@ -79,7 +79,7 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Decodin
         faults.append(
             DecodingFault(
                 f"metadata.annotations[{SCORING_TYPE}]",
-                f"{quoted(kind)} is not LeastAllocated or MostAllocated; it is ignored",
+                f"{quoted(kind)} is not LeastAllocated or MostAllocated; the value is ignored",
             )
         )
     read: dict[str, int] = {}
@@ -90,7 +90,7 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Decodin
             faults.append(
                 DecodingFault(
                     f"metadata.annotations[{SCORING_WEIGHT}]",
-                    f'{quoted(weights)} is not JSON such as {{"cpu": 1}}; it is ignored',
+                    f'{quoted(weights)} is not JSON such as {{"cpu": 1}}; the value is ignored',
                 )
             )
     if faults:
@@ -141,7 +141,8 @@ def _is_int64(text: str) -> bool:
 
 
 def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Return the ports of main containers and sidecars; on the host network every port is a host port."""
+    """Return the host ports of a pod's main containers and sidecars; on the host network every port is a host
+    port."""
     sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     ports = set()
     for container in (*spec.containers, *sidecars):

@@ -47,7 +47,7 @@ class PodReader:
         self._spec = msgspec.json.Decoder(PodSpec)
 
     def __len__(self) -> int:
-        """Return the number of distinct cached specs."""
+        """Return the number of distinct pod specs in the cache."""
         return len(self._specs)
 
     def pod(self, raw: bytes) -> PodObject:
@@ -96,7 +96,8 @@ class PodReader:
 
 
 def _without_node(raw: bytes) -> tuple[bytes, str]:
-    """Return the text without the first candidate for the node's name, and that candidate ("" for none)."""
+    """Return a pod spec's JSON without the first candidate for the node's name, and that candidate ("" for
+    none)."""
     before, _, tail = raw.partition(_NODE)
     value, _, after = tail.partition(b'"')
     if not value or b"\\" in value:
@@ -106,7 +107,7 @@ def _without_node(raw: bytes) -> tuple[bytes, str]:
 
 
 def _token_in(raw: bytes) -> bytes:
-    """Return the name of the token's volume; empty if there is none."""
+    """Return the name of the service account token's volume in a pod spec's JSON; empty if there is none."""
     begin = raw.find(_TOKEN)
     if begin < 0:
         return b""

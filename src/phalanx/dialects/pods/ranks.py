@@ -54,7 +54,7 @@ def index_of(metadata: Metadata) -> int:
 
 
 def leads(metadata: Metadata) -> bool:
-    """Return whether the pod's role makes it the leader of its siblings."""
+    """Return whether a pod's role makes it the leader of its siblings."""
     if _STATES_ROLE.isdisjoint(metadata.annotations) and _STATES_ROLE.isdisjoint(metadata.labels):
         return False
     for key in _ROLE_KEYS:

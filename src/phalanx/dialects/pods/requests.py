@@ -86,7 +86,8 @@ def usage_of(spec: PodSpec, status: PodStatus) -> tuple[Requests, tuple[Decoding
 
 
 def reports_resources(status: PodStatus) -> bool:
-    """Return whether `usage_of` can differ from the requests of the spec."""
+    """Return whether `usage_of` can differ from the requests of the pod's spec, since its status reports
+    resources."""
     for entries in (status.container_statuses, status.init_container_statuses):
         for entry in entries:
             if entry.resources is not None:
@@ -113,12 +114,12 @@ def limit_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tupl
 
 
 def hides_amounts(fault: DecodingFault) -> bool:
-    """Return whether an undecodable field can hide requests, so that the sum is too small."""
+    """Return whether an undecodable field of a pod can hide requests, so that their sum is too small."""
     return fault.path == "spec" or fault.path.startswith(_SUMMED_FIELDS)
 
 
 def is_counted(resource: str) -> bool:
-    """Return whether kube-scheduler counts the resource: native ones, and names with a domain."""
+    """Return whether kube-scheduler counts the resource in requests: native ones, and names with a domain."""
     if resource in (CPU, MEMORY, "ephemeral-storage"):
         return True
     if resource.startswith(("hugepages-", "attachable-volumes-")):
@@ -129,7 +130,8 @@ def is_counted(resource: str) -> bool:
 def _own_containers(
     spec: PodSpec, problems: list[DecodingFault]
 ) -> list[tuple[Container, _Thousandths, bool | None]]:
-    """Return each container with its own requests, and a flag: None for a main container, True for a sidecar."""
+    """Return each container of a pod with its own requests, and a flag: None for a main container, True for a
+    sidecar."""
     entries: list[tuple[Container, _Thousandths, bool | None]] = []
     for position, container in enumerate(spec.containers):
         path = f"spec.containers[{position}].resources"
@@ -154,7 +156,8 @@ def _container_amounts(container: Container, path: str, problems: list[DecodingF
 def _aggregate(
     containers: Iterable[tuple[Container, _Thousandths, bool | None]], defaults: _Thousandths
 ) -> _Thousandths:
-    """Return the peak: main containers and sidecars run together, an init container beside earlier sidecars."""
+    """Return the peak of the containers' requests: main containers and sidecars run together, an init container
+    beside earlier sidecars."""
     running: _Thousandths = {}
     sidecars: _Thousandths = {}
     peak: _Thousandths = {}
@@ -174,7 +177,7 @@ def _aggregate(
 def _pod_level(
     resources: ResourceRequirements | None, aggregate: _Thousandths, problems: list[DecodingFault]
 ) -> _Thousandths:
-    """Return the pod-level requests, which replace the sum over containers for their resources."""
+    """Return the requests at pod level, which replace the sum over containers for their resources."""
     if resources is None:
         return {}
     requests = _amounts(resources.requests, "spec.resources.requests", problems)
@@ -191,7 +194,8 @@ def _has_pod_level(resource: str) -> bool:
 
 
 def _scoring_defaults(real: _Thousandths, level: _Thousandths) -> _Thousandths:
-    """Return the scoring defaults; with pod-level requests only for resources that no request names."""
+    """Return the requests that scoring assumes for containers without any; with pod-level requests only for
+    resources that no request names."""
     if not level:
         return _SCORING_DEFAULTS
     return {name: amount for name, amount in _SCORING_DEFAULTS.items() if name not in real}

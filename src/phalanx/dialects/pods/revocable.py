@@ -38,7 +38,7 @@ def revocable_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> b
 
 
 def portion_of(annotations: Mapping[str, str], key: str, faults: list[DecodingFault]) -> Portion | None:
-    """Parse a number or percentage of members."""
+    """Parse the annotation for a number or percentage of a gang's members."""
     text = annotations.get(key)
     if text is None:
         return None
@@ -52,12 +52,12 @@ def portion_of(annotations: Mapping[str, str], key: str, faults: list[DecodingFa
 
 
 def follows(pod: Pod, gang: Gang | None) -> bool:
-    """Return whether a pod without a statement of its own can use lent nodes because its gang can."""
+    """Return whether a pod that does not say so itself can use lent nodes, because its gang can."""
     return gang is not None and gang.revocable and pod.pod_class.revocable is None
 
 
 class RevocableClasses:
-    """Revocable counterparts of pod classes, one object for equal classes."""
+    """Classes of pods that can use lent nodes, by the original class; one object for equal classes."""
 
     def __init__(self) -> None:
         self._twins: dict[PodClass, PodClass] = {}

@@ -1,1 +1,1 @@
-"""Queues and quotas of every dialect as accounts."""
+"""Queues and quotas of every dialect as `Account`s."""

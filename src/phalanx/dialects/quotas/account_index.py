@@ -1,4 +1,4 @@
-"""Index of accounts: the objects that declare each account, and the last published form of each account."""
+"""Index of queues and quotas: the objects that declare each, and the last published `Account` of each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Address = tuple[ServedKind, str, str]
 
 
 class AccountObject(msgspec.Struct, frozen=True):
-    """Object of an account, with its last seen status. `controller` is how another controller writes its state:
-    "Apply", "Update", or "" if none does."""
+    """Object that declares a queue or quota, with its last seen status. `controller` is how another controller
+    writes its state: "Apply", "Update", or "" if none does."""
 
     ref: GroupRef
     status: Mapping[str, Any]
@@ -30,7 +30,7 @@ class AccountObject(msgspec.Struct, frozen=True):
 
 
 class AccountIndex:
-    """All accounts that objects declare, each exactly once, in any order of arrival."""
+    """All queues and quotas that objects declare, each exactly once, in any order of arrival."""
 
     def __init__(self, warnings: ObjectWarnings) -> None:
         self._object_warnings = warnings
@@ -53,7 +53,7 @@ class AccountIndex:
         status: Mapping[str, Any],
         controller: str = "",
     ) -> list[ClusterEvent]:
-        """Replace the declaration of one object; None means that it was deleted."""
+        """Replace the queues and quotas that one object declares; None means that it was deleted."""
         if spec is None:
             self._statuses.pop(address, None)
         else:
@@ -83,11 +83,11 @@ class AccountIndex:
         return sorted(address for address in self._objects if address[0] == resource)
 
     def keys(self) -> KeysView[AccountKey]:
-        """Return the keys of accounts that have an object."""
+        """Return the keys of queues and quotas that have an object."""
         return self._declared.keys()
 
     def object(self, key: AccountKey) -> AccountObject | None:
-        """Return the object of an account; None if no object declares it."""
+        """Return the object of a queue or quota; None if no object declares it."""
         declared = self._declared.get(key)
         if declared is None:
             return None
@@ -97,7 +97,8 @@ class AccountIndex:
     # Ownership of places.
 
     def _resolve(self, place: Place) -> set[AccountKey]:
-        """Determine the object that holds a place; return the accounts that this can change."""
+        """Determine which object holds a name that several declare; return the queues and quotas that this can
+        change."""
         candidates = self._candidates[place]
         touched: set[AccountKey] = set()
         for key in self._accounts_of_place.pop(place, ()):
@@ -182,7 +183,7 @@ class AccountIndex:
         return not key.forest and key.name in (koordinator_quotas.SYSTEM, koordinator_quotas.DEFAULT)
 
     def _uncontested(self, account: Account) -> Account:
-        """Return the account without namespaces that an older quota claims too."""
+        """Return the quota without the namespaces that an older quota has already."""
         lost: dict[str, Account] = {}
         for namespace in account.namespaces:
             rivals = [self._declared[key][0] for key in self._claims[namespace]]
@@ -209,7 +210,7 @@ class AccountIndex:
     # Warnings to users.
 
     def _warn_of(self, account: Account, last: Account | None) -> None:
-        """Warn about each new problem or warning of an account once, at its object."""
+        """Warn about each new problem or warning of a queue or quota once, at its object."""
         known = {last.problem, *last.warnings} if last is not None else set()
         for problem in (account.problem, *account.warnings):
             if problem is not None and problem not in known and account.source is not None:

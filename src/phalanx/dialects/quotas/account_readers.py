@@ -1,4 +1,4 @@
-"""Rules for untrusted and undecodable objects that declare accounts, in all dialects."""
+"""Handling of untrusted and undecodable objects that declare queues or quotas, in all dialects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _AFTER_TRUSTED = 10
 
 
 def confine_to_namespace(spec: AccountSpec, trusted: Container[str] | None) -> AccountSpec:
-    """Restrict an object outside the `trusted` namespaces (None: all are trusted) to its own namespace."""
+    """Restrict a quota object outside the `trusted` namespaces (None: all are trusted) to its own namespace."""
     if trusted is None or spec.ref.namespace in trusted or spec.place.tree not in (Tree.KOORDINATOR, Tree.ACK):
         return spec
     return _confined(spec)
 
 
 def _confined(spec: AccountSpec) -> AccountSpec:
-    """Return the spec without foreign namespaces, and ranked after all objects of administrators."""
+    """Return the declared quotas without foreign namespaces, and ranked after all objects of administrators."""
     accounts = tuple(_own_only(account, spec.ref) for account in spec.accounts)
     family, *remaining = spec.rank
     return msgspec.structs.replace(spec, accounts=accounts, rank=(family + _AFTER_TRUSTED, *remaining))
@@ -48,7 +48,8 @@ def _own_only(account: Account, ref: GroupRef) -> Account:
 def unreadable_account(
     resource: ServedKind, namespace: str, name: str, uid: str, error: str, last: AccountSpec | None
 ) -> AccountSpec:
-    """Return a substitute for an undecodable object: its known accounts admit no further pods.
+    """Return a substitute for an undecodable queue or quota object: the queues and quotas that it declared admit no
+    further pods.
 
     For an unknown object, it has the account that is usual for its kind; a tree has no nodes then.
     """

@@ -1,4 +1,4 @@
-"""`AccountSpec`, the accounts that one object declares, and the base reader of all queues and quotas."""
+"""`AccountSpec`, the queues and quotas that one object declares, and the base reader of all such objects."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _QUOTA_PREFIXES = ("requests.", "limits.", "count/")
 
 
 class Place(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Place that only one object can hold: the name of a queue, a namespace's elastic quota, the one quota tree."""
+    """Name that only one object can hold: that of a queue, of a namespace's elastic quota, or of the one quota
+    tree."""
 
     tree: Tree
     name: str
 
 
 class AccountSpec(msgspec.Struct, frozen=True):
-    """Accounts that one object declares if it holds the place.
+    """Queues and quotas that one object declares if it holds the place.
 
     Among several objects for one place, the one with the lowest `rank` holds it; all other ones get a warning
     `code`, or none if it is "". `warnings` concern the object as a whole; each account has its own warnings.
@@ -57,15 +58,16 @@ class AccountSpec(msgspec.Struct, frozen=True):
 
 
 class AccountReader(ObjectReader):
-    """Reads the fields that queues and quotas of all dialects share."""
+    """Decodes the fields that queue and quota objects of all dialects share."""
 
     def rank(self, family: int = 0) -> Rank:
-        """Return the sort key of the object: the older one first, then by name."""
+        """Return the sort key of the object among those with its name: the older one first, then by name."""
         ref = self.ref
         return (family, self.created, ref.name, ref.namespace, ref.group, ref.uid)
 
     def amounts(self, value: object, field: str) -> Amounts:
-        """Parse a map of quantities. An unreadable one makes the account unusable; a missing map is empty."""
+        """Parse a map of resource quantities. An unreadable one makes the queue or quota unusable; a missing map is
+        empty."""
         if value is None:
             return {}
         if not isinstance(value, Mapping):
@@ -88,7 +90,7 @@ class AccountReader(ObjectReader):
         return amounts
 
     def annotated_amounts(self, key: str) -> Amounts | None:
-        """Parse a map of quantities in an annotation; None for a missing or unreadable one."""
+        """Parse a map of resource quantities in an annotation; None for a missing or unreadable one."""
         text = self.annotations.get(key, "")
         if not text:
             return None
@@ -99,16 +101,17 @@ class AccountReader(ObjectReader):
             for name, quantity in stated.items():
                 amounts[name] = parse_amount(name, quantity)
         except (msgspec.DecodeError, QuantityError):
-            advice = 'write JSON such as {"cpu": "4", "memory": "8Gi"}; it is ignored'
+            advice = 'write JSON such as {"cpu": "4", "memory": "8Gi"}; the value is ignored'
             self.warn("InvalidAnnotation", field, text, advice)
             return None
         if any(amount < 0 for amount in amounts.values()):
-            self.warn("InvalidAnnotation", field, text, "amounts cannot be negative; it is ignored")
+            self.warn("InvalidAnnotation", field, text, "amounts cannot be negative; the value is ignored")
             return None
         return amounts
 
     def below(self, amounts: Amounts, field: str, maximum: Amounts, limit_field: str, code: str) -> Limits:
-        """Return `amounts`, limited to `maximum`, with a warning for each limited amount."""
+        """Return the `amounts`, such as a queue's guarantee, limited to `maximum`, with a warning for each limited
+        amount."""
         limited = dict(amounts)
         for name, amount in amounts.items():
             limit = maximum.get(name)
@@ -149,7 +152,7 @@ class AccountReader(ObjectReader):
         return (self.annotations if stated is None else stated).get(key, "")
 
     def _parsed(self, key: str, stated: Stated | None, place: str, parse: Callable[[str], T]) -> T | None:
-        """Parse an annotation; None for a missing or unreadable one."""
+        """Parse one annotation of a queue or quota; None for a missing or unreadable one."""
         text = self._text(key, stated)
         if not text:
             return None

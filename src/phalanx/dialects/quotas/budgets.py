@@ -1,4 +1,4 @@
-"""Budgets: limits on an account's usage per time window, from an annotation of its object."""
+"""Budgets: limits on a queue's or quota's usage per time window, from an annotation of its object."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def parse_budget(text: str) -> tuple[Budget | None, list[str]]:
     try:
         stated = decode_json(text)
     except msgspec.DecodeError:
-        return None, [f"{show(text)} is no JSON; write {_EXAMPLE}; it is ignored"]
+        return None, [f"{show(text)} is no JSON; write {_EXAMPLE}; the budget is ignored"]
     if not isinstance(stated, Mapping):
-        return None, [f"{show(stated)} is no JSON object; write {_EXAMPLE}; it is ignored"]
+        return None, [f"{show(stated)} is no JSON object; write {_EXAMPLE}; the budget is ignored"]
     faults = [
-        f"{name} is no field of a budget (those are window and hours); it is ignored"
+        f"{name} is no field of a budget (those are window and hours); the field is ignored"
         for name in sorted(stated.keys() - {"window", "hours"})
     ]
     window = _window(stated.get("window"), faults)
@@ -62,7 +62,9 @@ def _hours(value: object, faults: list[str]) -> dict[str, int]:
         except QuantityError:
             read = -1
         if read < 0:
-            faults.append(f"hours.{resource} is {show(amount)}; write a quantity such as 100 or 1k; it is ignored")
+            faults.append(
+                f"hours.{resource} is {show(amount)}; write a quantity such as 100 or 1k; the value is ignored"
+            )
         else:
             hours[str(resource)] = read
     return hours

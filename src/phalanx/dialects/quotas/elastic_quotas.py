@@ -9,13 +9,14 @@ from phalanx.model.account import Account, AccountKey, Tree, limits_of
 
 
 class QuotaReader(AccountReader):
-    """Reads the fields that every ElasticQuota has."""
+    """Decodes the fields that every ElasticQuota has."""
 
     code = "InvalidElasticQuota"
 
 
 def read_elastic_quota(resource: ServedKind, document: Document) -> AccountSpec:
-    """Read a quota: min is deserved, max the limit. A missing resource is 0 in min, and unlimited in max."""
+    """Decode an ElasticQuota of scheduler-plugins: min is deserved, max the limit. A missing resource is 0 in min,
+    and unlimited in max."""
     reader = QuotaReader(resource, document)
     ref = reader.ref
     maximum = reader.amounts(reader.spec.get("max"), "spec.max")

@@ -1,4 +1,4 @@
-"""Limits on evictions from an account, from annotations of its object."""
+"""Limits on evictions from a queue or quota, from annotations of its object."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ _RATE = re.compile(r"([0-9]{1,9})/(.+)")
 
 
 def parse_min_run_time(text: str) -> int:
-    """Parse seconds of at least 0. Raise ValueError with advice."""
+    """Parse a queue's minimum run time before eviction, in seconds of at least 0. Raise ValueError with advice."""
     try:
         seconds = parse_duration(text.strip())
     except ValueError:
         seconds = -1
     if seconds < 0:
-        raise ValueError("write a duration such as 10m or 1h30m; it is ignored")
+        raise ValueError("write a duration such as 10m or 1h30m; the value is ignored")
     return seconds
 
 
 def parse_self_protection(text: str) -> SelfProtection:
-    """Parse a protection level. Raise ValueError with advice.
+    """Parse the protection level of a queue's own pods. Raise ValueError with advice.
 
     An invalid value has no effect: the account's parent, or the policy, decides.
     """
     try:
         return SelfProtection(text.strip())
     except ValueError:
-        raise ValueError("write none, guaranteed or all; it is ignored") from None
+        raise ValueError("write none, guaranteed or all; the value is ignored") from None
 
 
 def parse_max_protection_time(text: str) -> int:
-    """Parse seconds of at least 1. Raise ValueError with advice."""
+    """Parse the maximum time for which a queue protects its pods, in seconds of at least 1. Raise ValueError with
+    advice."""
     try:
         seconds = parse_duration(text.strip())
     except ValueError:
         seconds = 0
     if seconds < 1:
-        raise ValueError(f"write a duration such as 2h (or {SELF_PROTECTION}: none); it is ignored")
+        raise ValueError(f"write a duration such as 2h (or {SELF_PROTECTION}: none); the value is ignored")
     return seconds
 
 
@@ -62,5 +63,5 @@ def parse_eviction_rate(text: str) -> EvictionRate:
         except ValueError:
             window = 0
     if pods < 1 or window < 1:
-        raise ValueError("write pods per duration, such as 10/1m; it is ignored")
+        raise ValueError("write pods per duration, such as 10/1m; the value is ignored")
     return EvictionRate(pods, window)

@@ -56,7 +56,8 @@ def quota_key(name: str, forest: str = "") -> AccountKey:
 
 
 def implied_quota(key: AccountKey) -> Account:
-    """Return a built-in quota without an object. The system and default quotas are outside the tree."""
+    """Return a built-in Koordinator quota that has no object. The system and default quotas are outside the
+    tree."""
     return Account(key, label=f"quota {key.name}", parental=key.name == ROOT)
 
 
@@ -107,12 +108,13 @@ class _Reader(QuotaReader):
         try:
             return tuple(sorted(set(decode_json(text, list[str]))))
         except msgspec.DecodeError:
-            advice = 'write a JSON list such as ["team-a", "team-b"]; it is ignored'
+            advice = 'write a JSON list such as ["team-a", "team-b"]; the value is ignored'
             self.warn("InvalidAnnotation", f"annotation {_NAMESPACES}", text, advice)
             return ()
 
     def total(self) -> Limits | None:
-        """Return the resources of a tree, if its root states them: the total without unschedulable amounts."""
+        """Return the resources of a quota tree, if its root states them: the total without unschedulable
+        amounts."""
         if self.labels.get(_IS_ROOT) != "true":
             return None
         total = self.annotated_amounts(_TOTAL)

@@ -22,7 +22,7 @@ WEIGHT = "volcano.sh/namespace.weight"
 #: Comma-separated quotas that pods of the namespace can name, beside those for the namespace itself.
 QUOTAS = "phalanx.dev/quotas"
 _MAX_WEIGHT = 2**31 - 1
-_ADVICE = f"write a whole number from 1 to {_MAX_WEIGHT}; it is ignored"
+_ADVICE = f"write a whole number from 1 to {_MAX_WEIGHT}; the value is ignored"
 
 
 class NamespaceIndex:
@@ -133,7 +133,8 @@ class NamespaceIndex:
 
 
 def _amounts(stated: Mapping[str, object]) -> Limits:
-    """Parse amounts under the object's own keys; unreadable ones are skipped (the API server admits none)."""
+    """Parse the amounts of a ResourceQuota or granted quota under the object's own keys; unreadable ones are
+    skipped (the API server admits none)."""
     amounts: dict[str, int] = {}
     for name, value in stated.items():
         if name == WEIGHT:

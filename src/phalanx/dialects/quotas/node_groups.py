@@ -30,8 +30,8 @@ _CACHE_SIZE = 10_000
 
 
 def read_node_group_rule(reader: AccountReader) -> PoolRule | None:
-    """Read a queue's rule; None if it states none. An unreadable one makes the queue unusable, since its pods
-    could be placed on forbidden nodes."""
+    """Decode which node groups a queue can use; None if it does not state it. An unreadable rule makes the queue
+    unusable, since its pods could be placed on forbidden nodes."""
     limits = _limits(reader)
     affinity = reader.spec.get("affinity")
     if affinity is None:
@@ -70,7 +70,7 @@ def _names(reader: AccountReader, part: Mapping[str, object], name: str, key: st
 
 
 def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
-    """Read limits per group, zeros included."""
+    """Decode a queue's limits per node group, zeros included."""
     text = reader.annotations.get(LIMITS, "")
     if not text:
         return ()
@@ -90,7 +90,7 @@ def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
 
 
 class NodeGroupEnricher(PodEnricher):
-    """Adds the rule of its queue to each pod."""
+    """Adds to each pod which node groups its queue can use."""
 
     def __init__(self) -> None:
         self._queues: dict[str, Account] = {}
@@ -112,7 +112,7 @@ class NodeGroupEnricher(PodEnricher):
         return msgspec.structs.replace(spec, pod_class=twin)
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """Process changed queues; return the queues with a changed rule."""
+        """Process changed queues; return the queues whose node groups have changed."""
         changed = False
         for event in events:
             match event:
@@ -131,7 +131,7 @@ class NodeGroupEnricher(PodEnricher):
         return self._rules[queue]
 
     def _replace(self, key: AccountKey, account: Account | None) -> bool:
-        """Replace a queue; return whether rules can change."""
+        """Replace a queue; return whether the node groups of any queue can change."""
         last = self._queues.pop(key.name, None)
         if account is not None:
             self._queues[key.name] = account
@@ -150,7 +150,7 @@ class NodeGroupEnricher(PodEnricher):
         return msgspec.structs.replace(above, inherited=True, queue=queue, limits=limits)
 
     def _above(self, account: Account | None) -> PoolRule | None:
-        """Return the rule of the nearest parent queue that states one; None for a cycle of parents."""
+        """Return the node group rule of the nearest parent queue that states one; None for a cycle of parents."""
         seen = set()
         while account is not None and account.key.name not in seen and account.key.name != ROOT_QUEUE:
             seen.add(account.key.name)
@@ -165,5 +165,5 @@ def _states(account: Account | None) -> int:
 
 
 def _facts(account: Account | None) -> object:
-    """Return the properties of a queue that determine rules."""
+    """Return the properties of a queue that determine its node groups."""
     return account and (account.pools, account.parent)

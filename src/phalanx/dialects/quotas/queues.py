@@ -1,4 +1,4 @@
-"""Queues: Volcano's (docs/rules/volcano.md, 1.2), and kube-batch's of each of its API groups."""
+"""Queue objects: Volcano's (docs/rules/volcano.md, 1.2), and kube-batch's of each of its API groups."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ class _QueueReader(AccountReader):
         return True
 
     def _state(self) -> AccountState:
-        """Return the state requested in the spec (first version of Volcano's kind), else the one in the status."""
+        """Return the queue's state (Open or Closed) that its spec requests (first version of Volcano's kind), else
+        the one in its status."""
         for place, fields in (("spec", self.spec), ("status", self.status)):
             value = fields.get("state")
             if value in (None, ""):
@@ -163,7 +164,7 @@ class _QueueReader(AccountReader):
                 return AccountState(value)
             except ValueError:
                 words = ", ".join(AccountState)
-                self.warn("InvalidState", f"{place}.state", value, f"write one of {words}; it is ignored")
+                self.warn("InvalidState", f"{place}.state", value, f"write one of {words}; the value is ignored")
         return AccountState.CLOSED if self.annotations.get(CLOSED_BY_PARENT) == "true" else AccountState.OPEN
 
     def _fifo(self) -> bool:
@@ -175,7 +176,7 @@ class _QueueReader(AccountReader):
         return False
 
     def _hierarchy(self) -> tuple[tuple[str, int], ...]:
-        """Parse `root/a/b` with weights `1/2/8`, as Volcano's drf plugin does."""
+        """Parse a queue's hierarchy annotations, `root/a/b` with weights `1/2/8`, as Volcano's drf plugin does."""
         path, weights = self.annotations.get(HIERARCHY, ""), self.annotations.get(HIERARCHY_WEIGHTS, "")
         if not path and not weights:
             return ()
@@ -187,6 +188,7 @@ class _QueueReader(AccountReader):
             "InvalidHierarchy",
             f"annotations {HIERARCHY} and {HIERARCHY_WEIGHTS}",
             [path, weights],
-            'write a path and as many whole weights, such as "root/research/vision" and "1/2/8"; they are ignored',
+            'write a path and as many whole weights, such as "root/research/vision" and "1/2/8"; '
+            "the annotations are ignored",
         )
         return ()

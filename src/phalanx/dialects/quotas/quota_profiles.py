@@ -28,7 +28,7 @@ _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 class QuotaProfileIndex:
-    """Quotas that profiles declare for the present nodes.
+    """Quotas that ElasticQuotaProfiles declare for the present nodes.
 
     A profile declares the root of a tree that shares the resources of its nodes, times `resourceRatio`; this is
     also the root's min, for the resources of the annotation `resource-keys` (Koordinator, profile_controller.go).
@@ -49,7 +49,7 @@ class QuotaProfileIndex:
         self._profiles.pop(address, None)
 
     def node_changed(self, last: Node | None, now: Node | None) -> Iterator[tuple[Address, AccountSpec]]:
-        """Yield the specs of the profiles that a node change affects."""
+        """Yield the declared quotas of the ElasticQuotaProfiles that a node change affects."""
         for address, profile in sorted(self._profiles.items()):
             removed = last is not None and profile.add(last, -1)
             added = now is not None and profile.add(now, 1)
@@ -73,7 +73,8 @@ class _Profile:
         self._total: dict[str, int] = {}
 
     def add(self, node: Node, sign: int) -> bool:
-        """Add (`sign` 1) or subtract (-1) a node that the profile selects."""
+        """Add (`sign` 1) or subtract (-1) the resources of a node that the profile selects; return whether its
+        total changed."""
         if self._selector is None or not selects(self._selector, dict(node.labels)):
             return False
         for name, amount in node.allocatable:
@@ -113,7 +114,7 @@ class _Profile:
 
 
 def node_selector_of(resource: ServedKind, document: Document) -> Selector | None:
-    """Return the selector of a profile's nodes; None if unreadable."""
+    """Decode the selector for the nodes of an ElasticQuotaProfile; None if unreadable."""
     return _ProfileReader(resource, document).selector()
 
 
@@ -159,7 +160,8 @@ class _ProfileReader(AccountReader):
         return {str(key): value if isinstance(value, str) else show(value) for key, value in stated.items()}
 
     def tree_id(self) -> str:
-        """Return the tree id from the profile's label, else the FNV-1a hash of its name, as Koordinator does."""
+        """Return the quota tree id from the profile's label, else the FNV-1a hash of its name, as Koordinator
+        does."""
         stated = self.labels.get(koordinator_quotas.TREE_ID, "")
         if stated:
             return stated

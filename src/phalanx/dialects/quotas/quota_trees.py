@@ -19,7 +19,8 @@ _MAX_DEPTH = 32
 
 
 def read_quota_tree(resource: ServedKind, document: Document) -> AccountSpec:
-    """Read one account per node. A fault in a node is reported by its account and affects its branch only."""
+    """Decode one quota per node of an ElasticQuotaTree. A fault in a node is reported by its quota and affects its
+    branch only."""
     reader = _TreeReader(resource, document)
     ref = reader.ref
     accounts: tuple[Account, ...] = ()
@@ -33,7 +34,7 @@ def read_quota_tree(resource: ServedKind, document: Document) -> AccountSpec:
 
 
 class _Node(msgspec.Struct):
-    """One decoded node of the tree; `faults` make it unusable, `warnings` do not."""
+    """One decoded node of a quota tree; `faults` make it unusable, `warnings` do not."""
 
     name: str
     field: str
@@ -63,7 +64,8 @@ class _TreeReader(AccountReader):
         return tuple(map(self._account, nodes))
 
     def _node(self, stated: object, field: str, parent: _Node | None, depth: int = 0) -> _Node | None:
-        """Read a node; None for one without a usable name, which is a problem of the whole object."""
+        """Decode a node of a quota tree; None for one without a usable name, which is a problem of the whole
+        object."""
         if not isinstance(stated, Mapping):
             self.refuse(field, stated, "write a node such as {name: root, min: {cpu: 4}, max: {cpu: 8}}")
             return None
@@ -91,7 +93,7 @@ class _TreeReader(AccountReader):
         return node
 
     def _node_amounts(self, node: _Node, value: object, field: str) -> Amounts:
-        """Parse amounts and record their problems at the node."""
+        """Parse the amounts of a quota tree's node and record their problems there."""
         problems, warnings = self.problems, self.warnings
         self.problems, self.warnings = node.faults, node.warnings
         try:
@@ -108,7 +110,7 @@ class _TreeReader(AccountReader):
         return []
 
     def _attributes(self, stated: Mapping[str, Any], parent: _Node | None) -> dict[str, str]:
-        """Return a node's attributes; those of the root include the object's annotations."""
+        """Return a quota tree node's attributes; those of the root include the object's annotations."""
         attributes = stated.get("attributes")
         texts = dict(self.annotations) if parent is None else {}
         for key, text in attributes.items() if isinstance(attributes, Mapping) else ():
@@ -191,7 +193,7 @@ class _TreeReader(AccountReader):
 
 
 def _all(node: _Node) -> Iterator[_Node]:
-    """Yield the nodes from the root down, depth first."""
+    """Yield the nodes of a quota tree from the root down, depth first."""
     yield node
     for child in node.children:
         yield from _all(child)

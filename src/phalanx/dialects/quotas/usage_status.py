@@ -26,7 +26,7 @@ _KUBE_BATCH_COUNTS = ("pending", "running", "unknown")
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):
-    """Usage of an account: `used` by all bound pods, `running` by running pods only. `groups` counts the
+    """Usage of a queue or quota: `used` by all bound pods, `running` by running pods only. `groups` counts the
     PodGroups of a queue by phase."""
 
     used: Mapping[str, int]
@@ -69,7 +69,8 @@ def kube_batch_queue_status(usage: UsageInput) -> dict[str, Any]:
 
 
 def elastic_quota_status(usage: UsageInput) -> dict[str, Any]:
-    """Return the used amounts: Koordinator counts all bound pods, scheduler-plugins only running ones."""
+    """Return the used amounts for the status of an ElasticQuota: Koordinator counts all bound pods,
+    scheduler-plugins only running ones."""
     account, holdings = usage.account, usage.holdings
     return _used(
         usage.current, account, holdings.used if account.key.tree is Tree.KOORDINATOR else holdings.running
@@ -102,8 +103,8 @@ def _differing(current: Mapping[str, Any], counts: Mapping[str, int]) -> dict[st
 
 
 def _used(current: Mapping[str, Any], account: Account, usage: Mapping[str, int]) -> dict[str, Any]:
-    """Return every resource of min or max, and all other requested ones (scheduler-plugins, elasticquota
-    controller).
+    """Return the used amounts for an ElasticQuota's status: of every resource of min or max, and of all other
+    requested ones (scheduler-plugins, elasticquota controller).
 
     The number of pods is not a request, so it is included only if the quota names it.
     """
@@ -116,7 +117,7 @@ def _used(current: Mapping[str, Any], account: Account, usage: Mapping[str, int]
 def _amounts(
     current: Mapping[str, Any], field: str, desired: Mapping[str, int], zeros: bool = False
 ) -> dict[str, str | None]:
-    """Return the changed entries of a map of quantities; with `zeros`, zeros are written too."""
+    """Return the entries of a status map of quantities that need an update; with `zeros`, zeros are written too."""
     stated = current.get(field)
     if not isinstance(stated, Mapping):
         stated = {}

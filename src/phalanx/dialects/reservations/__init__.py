@@ -1,1 +1,1 @@
-"""Advance reservations: reading of their objects, and their effect on pods."""
+"""Advance reservations: decoding of their objects, and their effect on pods."""

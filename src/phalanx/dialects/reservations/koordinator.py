@@ -30,7 +30,8 @@ _ASKED = ("template", "ttl", "expires")
 
 
 def koordinator_name(name: str) -> str:
-    """Return the planner's name for the reservation: names of our own objects contain no slash."""
+    """Return the name of a Koordinator Reservation among all reservations: names of our own objects contain no
+    slash."""
     return f"{_PREFIX}{name}"
 
 
@@ -88,7 +89,7 @@ def _end(reader: ReservationReader) -> int:
 
 
 def required_names(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the reservation that a pod requires by Koordinator's annotation."""
+    """Return the names of the reservations that a pod requires by Koordinator's annotation."""
     text = annotations.get(AFFINITY)
     if not text:
         return ()

@@ -34,7 +34,7 @@ _CACHE_SIZE = 10_000
 
 
 class SeenReservation(msgspec.Struct, frozen=True):
-    """Last seen state of an object; the status only serves to find changed fields."""
+    """Last seen state of a Reservation object; the status only serves to find changed fields."""
 
     ref: GroupRef
     generation: int
@@ -92,9 +92,13 @@ class AdvanceReservations(PodEnricher):
         return not self._read and not self._required_names
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        if not self._read and not self._required_names:
+        return self.with_use(spec, gang, self._required_names.get(spec.uid, ()))
+
+    def with_use(self, spec: Pod, gang: Gang | None, required: tuple[str, ...]) -> Pod:
+        """Return the pod with the reservations that it can use; `required` are the names that it states itself."""
+        if not self._read and not required:
             return spec
-        use = self._use(spec, gang)
+        use = self._use(spec, gang, required)
         if use is None:
             return spec
         twin = self._twins.get((spec.pod_class, use))
@@ -104,9 +108,8 @@ class AdvanceReservations(PodEnricher):
             twin = self._twins[spec.pod_class, use] = msgspec.structs.replace(spec.pod_class, reservation=use)
         return msgspec.structs.replace(spec, pod_class=twin)
 
-    def _use(self, spec: Pod, gang: Gang | None) -> ReservationUse | None:
+    def _use(self, spec: Pod, gang: Gang | None, required: tuple[str, ...]) -> ReservationUse | None:
         queue = gang.queue if gang is not None else spec.queue
-        required = self._required_names.get(spec.uid)
         if required:
             unknown = [name for name in required if name not in self._read]
             usable = tuple(name for name in required if name not in unknown and self._allows(name, spec, queue))
@@ -190,7 +193,7 @@ class AdvanceReservations(PodEnricher):
         return events, touched
 
     def _affected_pods(self, read: ReadReservation | None) -> set[str]:
-        """Return the uids of pods that the reservation can affect."""
+        """Return the uids of pods whose permission to use reserved nodes this reservation can change."""
         if read is None:
             return set()
         name = read.spec.name

@@ -17,7 +17,7 @@ _MOST_OWNERS = 64
 
 
 class OwnerIdentity(msgspec.Struct, frozen=True):
-    """Reference to an object by namespace, name and uid; "" matches any."""
+    """Reference to a pod or controller by namespace, name and uid; "" matches any."""
 
     namespace: str = ""
     name: str = ""
@@ -35,8 +35,8 @@ class ReservationOwner(msgspec.Struct, frozen=True):
     queues: tuple[str, ...] = ()
 
     def allows(self, pod: Pod, queue: str, pod_owners: str) -> bool:
-        """Return whether the pod meets all conditions. `pod_owners` are its owners as comma-separated
-        `namespace/name`."""
+        """Return whether the pod meets all conditions of this owner and can use the reservation. `pod_owners` are
+        the pod's owners as comma-separated `namespace/name`."""
         if self.namespaces and pod.namespace not in self.namespaces:
             return False
         if self.queues and queue not in self.queues:
@@ -60,7 +60,8 @@ def _is(wanted: OwnerIdentity, namespace: str, names: tuple[str, ...], uid: str)
 
 
 def read_owners(reader: ObjectReader) -> tuple[ReservationOwner, ...]:
-    """Read the owners, one of which must allow a pod. Unreadable ones are recorded as problems of the reader."""
+    """Decode a reservation's owners, one of which must allow a pod. Unreadable ones are recorded as problems of the
+    reader."""
     stated = reader.spec.get("owners")
     if stated is None:
         return ()

@@ -1,4 +1,4 @@
-"""Reader of the Reservation of phalanx.dev."""
+"""Decoding of the Reservation of phalanx.dev."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class ReservationReader(ObjectReader):
 
 
 class ReadReservation(msgspec.Struct, frozen=True):
-    """Decoded object: the reservation and its owners. `magnetic` ones also serve pods that do not name them."""
+    """Decoded Reservation object: the reservation and its owners. A `magnetic` one also serves pods that do not
+    name it."""
 
     spec: AdvanceReservation
     owners: tuple[ReservationOwner, ...] = ()
@@ -39,7 +40,7 @@ class ReadReservation(msgspec.Struct, frozen=True):
 
 
 def read_reservation(resource: ServedKind, document: Document, template: TemplateReader) -> ReadReservation:
-    """Read a reservation. An unreadable field becomes its problem, and it is not granted."""
+    """Decode a Reservation of phalanx.dev. An unreadable field becomes its problem, and it is not granted."""
     reader = ReservationReader(resource, document)
     owners = read_owners(reader)
     gang, nodes = _gang(reader), _nodes(reader)
@@ -78,13 +79,13 @@ def read_reservation(resource: ServedKind, document: Document, template: Templat
 
 
 def asked(reader: ObjectReader, fields: tuple[str, ...]) -> str:
-    """Return a digest of the request's fields, to detect changes."""
+    """Return a digest of the fields by which a Reservation requests resources, to detect changes."""
     stated = {name: reader.spec[name] for name in fields if reader.spec.get(name) is not None}
     return hashlib.blake2b(_ENCODER.encode(stated), digest_size=8).hexdigest()
 
 
 def read_template(reader: ObjectReader, template: TemplateReader) -> PodClass | None:
-    """Return the class of the pods that spec.template creates."""
+    """Return the class of the pods that a Reservation's spec.template creates."""
     stated = reader.spec.get("template")
     if stated is None:
         return None
@@ -141,7 +142,8 @@ def _flag(reader: ObjectReader, field: str) -> bool:
 
 
 def _times(reader: ObjectReader) -> tuple[int, int, int]:
-    """Return (start, end, duration) in seconds; without a stated start, `start` is the earliest possible one."""
+    """Return (start, end, duration) of a Reservation in seconds; without a stated start, `start` is the earliest
+    possible one."""
     spec = reader.spec
     if spec.get("start") is not None and spec.get("notBefore") is not None:
         reader.refuse("spec.notBefore", spec["notBefore"], "write either start, or notBefore")

@@ -89,7 +89,7 @@ class RunTimes(PodEnricher):
         return tuple(kind.wanted for kind in OWNER_KINDS if kind.key in self._wanted)
 
     def enforce(self, enforced: bool) -> set[str]:
-        """Set whether limits are enforced; return the queues with possibly changed limits."""
+        """Set whether the scheduler enforces run-time limits; return the queues with possibly changed limits."""
         changed, self._enforced = self._enforced != enforced, enforced
         return set(self._queue_maxima) if changed else set()
 
@@ -152,7 +152,7 @@ class RunTimes(PodEnricher):
         )
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """Process changed queues; return the queues with a changed maximum."""
+        """Process changed queues; return the queues whose maximum run time has changed."""
         if not self._queues.changed(events):
             return set()
         shown, self._queue_maxima = (
@@ -251,7 +251,7 @@ class RunTimes(PodEnricher):
             self.on_wanted()
 
     def _replace(self, uid: str, owner_time: OwnerTime | None) -> set[str]:
-        """Replace an owner's times; return the pods that they affect."""
+        """Replace the run times that an owner defines; return the pods that they affect."""
         last = self._owners.pop(uid, None)
         if last == owner_time:
             if owner_time is not None:
@@ -274,7 +274,8 @@ class RunTimes(PodEnricher):
         return touched
 
     def _affected_pods(self, uid: str, owner: OwnerTime) -> set[str]:
-        """Return the uids below an owner; for an attached object, those below the objects that it refers to."""
+        """Return the uids of the pods below an owner; for an attached object, those below the objects that it
+        refers to."""
         below = self._pod_index()
         queue, seen = [uid, *owner.beside], set[str]()
         while queue:
@@ -285,7 +286,7 @@ class RunTimes(PodEnricher):
         return seen
 
     def _owner_times(self, pod: str) -> list[OwnerTime]:
-        """Return the times of the pod's owners, and of objects attached to the pod or its owners."""
+        """Return the run times that the pod's owners define, and objects attached to the pod or its owners."""
         owner_times: list[OwnerTime] = []
         uid = pod
         for _ in range(_MOST_OWNERS):
@@ -310,7 +311,7 @@ def _read_pod(pod: PodObject) -> _PodTime:
     faults: list[DecodingFault] = []
     limit = pod.spec.active_deadline_seconds
     if limit is not None and not (is_whole(limit) and 0 < limit <= MAX_WHOLE):
-        message = f"{show(limit)}: write whole seconds above 0; it is ignored"
+        message = f"{show(limit)}: write whole seconds above 0; the value is ignored"
         faults.append(DecodingFault("spec.activeDeadlineSeconds", message))
         limit = None
     stated = stated_run_time(pod.metadata.annotations, faults)
@@ -320,7 +321,7 @@ def _read_pod(pod: PodObject) -> _PodTime:
 def _combined(
     pod_time: _PodTime, group: StatedRunTime, owners: tuple[OwnerTime, ...], maximum: tuple[int, str], ours: bool
 ) -> RunTime:
-    """Return the earliest of the limits, and the first of the estimates."""
+    """Return a pod's run time: the earliest of the limits, and the first of the estimates."""
     own = pod_time.stated
     allowed = min(
         (

@@ -39,8 +39,8 @@ Read = Callable[["_Owner"], "tuple[int, int]"]
 
 
 class OwnerKind(msgspec.Struct, frozen=True, eq=False):
-    """Kind of owners. `read` returns limit and clock of an object; it is None for kinds that only lead to their
-    owners."""
+    """Kind of owners that can limit run times. `read` returns limit and clock of an object; it is None for kinds
+    that only lead to their owners."""
 
     wanted: WantedKind
     read: Read | None = None
@@ -52,11 +52,11 @@ class OwnerKind(msgspec.Struct, frozen=True, eq=False):
 
 
 class _FieldError(ValueError):
-    """Unreadable field of an owner."""
+    """Unreadable field of an owner's deadline."""
 
 
 class _Owner:
-    """Reader of an owner's fields; missing ones are empty."""
+    """Decodes an owner's fields; missing ones are empty."""
 
     def __init__(self, document: Document) -> None:
         self.metadata = _object(document.get("metadata"))
@@ -68,7 +68,7 @@ class _Owner:
         if value is None:
             return 0
         if not is_whole(value) or not 0 < value <= MAX_WHOLE:
-            raise _FieldError(f"{path} is {show(value)}; write whole seconds above 0; it is ignored")
+            raise _FieldError(f"{path} is {show(value)}; write whole seconds above 0; the value is ignored")
         return value
 
     def time(self, name: str) -> int:
@@ -79,7 +79,7 @@ class _Owner:
         return parse_time(str(self.metadata.get("creationTimestamp") or ""))
 
     def condition(self, kind: str, status: str) -> int:
-        """Return since when a condition has the status; 0 if it has another."""
+        """Return the time since which a condition of the owner has this status; 0 if it has another."""
         stated = self.status.get("conditions")
         for condition in stated if isinstance(stated, list) else ():
             if (
@@ -96,7 +96,8 @@ def _job(owner: _Owner) -> tuple[int, int]:
 
 
 def _train_job(owner: _Owner) -> tuple[int, int]:
-    """Return limit and clock; the clock starts at the creation, and again at each resumption."""
+    """Return the time limit of a TrainJob and its clock, which starts at the creation, and again at each
+    resumption."""
     limit = owner.seconds(owner.spec, _DEADLINE)
     if owner.spec.get("suspend") is True or owner.condition("Suspended", "True"):
         return limit, 0
@@ -104,7 +105,8 @@ def _train_job(owner: _Owner) -> tuple[int, int]:
 
 
 def _ray_job(owner: _Owner) -> tuple[int, int]:
-    """Return limit and clock; a failed RayJob retains its cluster unless its spec states otherwise."""
+    """Return the time limit of a RayJob and its clock; a failed RayJob retains its cluster unless its spec states
+    otherwise."""
     limit = owner.seconds(owner.spec, _DEADLINE)
     if not limit or owner.spec.get("shutdownAfterJobFinishes") is not True:
         return 0, 0
@@ -113,7 +115,8 @@ def _ray_job(owner: _Owner) -> tuple[int, int]:
 
 
 def _training_job(owner: _Owner) -> tuple[int, int]:
-    """Return limit and clock; a failed training job retains its pods unless its cleanPodPolicy states otherwise."""
+    """Return the time limit of a Kubeflow training job and its clock; a failed job retains its pods unless its
+    cleanPodPolicy states otherwise."""
     policy = _object(owner.spec.get("runPolicy"))
     limit = owner.seconds(policy, _POLICY_DEADLINE)
     cleans = policy.get("cleanPodPolicy") or owner.spec.get("cleanPodPolicy")
@@ -121,7 +124,8 @@ def _training_job(owner: _Owner) -> tuple[int, int]:
 
 
 def _kueue_workload(owner: _Owner) -> tuple[int, int]:
-    """Return the remaining time over all admissions, and the clock, which runs while admitted."""
+    """Return the remaining time of a Kueue Workload over all admissions, and its clock, which runs while
+    admitted."""
     limit = owner.seconds(owner.spec, "spec.maximumExecutionTimeSeconds")
     past = owner.status.get("accumulatedPastExecutionTimeSeconds")
     spent = past if is_whole(past) and past > 0 else 0
@@ -162,7 +166,7 @@ BY_PLURAL = {kind.key: kind for kind in OWNER_KINDS}
 
 
 def read_owner(kind: OwnerKind, document: Document) -> OwnerTime:
-    """Read an object's times; `fault` names an unreadable field."""
+    """Return the run time that an owner defines for its pods; `fault` names an unreadable field."""
     owner = _Owner(document)
     limit = clock = 0
     fault = ""

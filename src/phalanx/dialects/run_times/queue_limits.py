@@ -11,7 +11,8 @@ Most = tuple[int, str]
 
 
 class QueueLimits:
-    """Effective maxima of queues. `stated` is the number of queues with a maximum of their own."""
+    """Maximum run times that apply to queues, parents included. `stated` is the number of queues with a maximum of
+    their own."""
 
     def __init__(self) -> None:
         # Input of the limits: the parent queue, and the queue's own maximum.
@@ -26,7 +27,7 @@ class QueueLimits:
         return maximum
 
     def changed(self, events: list[ClusterEvent]) -> bool:
-        """Process changed queues; return whether limits can have changed."""
+        """Process changed queues; return whether the maximum run time of any queue can have changed."""
         stated, has_changed = self.stated, False
         for event in events:
             match event:

@@ -1,4 +1,4 @@
-"""Run times in annotations of pods and PodGroups."""
+"""Run times that annotations of pods and PodGroups state."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _LONGEST = 100 * 366 * 24 * 3600
 
 
 def parse_run_time(text: str) -> int:
-    """Parse seconds of at least 1. Raise ValueError with advice."""
+    """Parse a run time into seconds of at least 1. Raise ValueError with advice."""
     try:
         seconds = parse_duration(text.strip())
     except ValueError:
         seconds = 0
     if not 0 < seconds <= _LONGEST:
-        raise ValueError("write a duration above 0, such as 90m or 36h; it is ignored")
+        raise ValueError("write a duration above 0, such as 90m or 36h; the value is ignored")
     return seconds
 
 
 def parse_slurm_minutes(text: str) -> int:
-    """Parse whole minutes into seconds; 0 means no limit. Raise ValueError with advice."""
+    """Parse a Slurm time limit in whole minutes into seconds; 0 means no limit. Raise ValueError with advice."""
     text = text.strip()
     if not (text.isascii() and text.isdecimal() and int(text[:10]) * 60 <= _LONGEST):
-        raise ValueError('write whole minutes, such as "90"; it is ignored')
+        raise ValueError('write whole minutes, such as "90"; the value is ignored')
     return int(text[:10]) * 60
 
 

@@ -38,14 +38,15 @@ _UNCOUNTED = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volum
 
 
 def driver_of(provisioner: str) -> str:
-    """Return the CSI driver for a class's provisioner; "" if it is not counted."""
+    """Return the CSI driver for a StorageClass's provisioner; "" if its volumes do not count towards attach
+    limits."""
     if provisioner in _UNCOUNTED:
         return ""
     return _DRIVER_OF.get(provisioner, provisioner)
 
 
 def csi_source(spec: Source, labels: Mapping[str, str]) -> Handle | None:
-    """Return driver and handle of a PersistentVolume; None if it is not counted."""
+    """Return driver and handle of a PersistentVolume; None if it does not count towards attach limits."""
     stated = spec.get("csi")
     if isinstance(stated, Mapping):
         return _known(_text(stated, "driver"), _text(stated, "volumeHandle"))
@@ -56,7 +57,7 @@ def csi_source(spec: Source, labels: Mapping[str, str]) -> Handle | None:
 
 
 def inline_source(volume: Source) -> Handle | None:
-    """Return driver and handle of a disk in a pod's spec; None if it is not counted."""
+    """Return driver and handle of a disk in a pod's spec; None if it does not count towards attach limits."""
     disk = volume.get("gcePersistentDisk")
     if isinstance(disk, Mapping):
         return _gce(_text(disk, "pdName"), "")
@@ -76,7 +77,7 @@ def _known(driver: str, handle: str) -> Handle | None:
 
 
 def _gce(name: str, zones: str) -> Handle | None:
-    """Return the handle of a disk; one with several zones belongs to their region."""
+    """Return the CSI driver and handle of a GCE disk; a disk with several zones belongs to their region."""
     known_zones = [zone for zone in zones.split("__") if zone]
     if len(known_zones) > 1:
         regions = {zone.rpartition("-")[0] for zone in known_zones if zone.count("-") == 2}
@@ -87,7 +88,7 @@ def _gce(name: str, zones: str) -> Handle | None:
 
 
 def _ebs(source: Source) -> str:
-    """Return the volume id; both `vol-...` and `aws://zone/vol-...` are in use."""
+    """Return the volume id of an EBS volume; both `vol-...` and `aws://zone/vol-...` are in use."""
     stated = _text(source, "volumeID")
     if not stated.startswith("aws://"):
         return stated

@@ -13,7 +13,8 @@ from phalanx.model.volumes import Disk
 
 
 class ClaimUse(msgspec.Struct, frozen=True):
-    """Claim that a pod uses; `own` marks one that is created for it alone (a generic ephemeral volume)."""
+    """PersistentVolumeClaim that a pod uses; `own` marks one that is created for the pod alone (a generic ephemeral
+    volume)."""
 
     name: str
     own: bool = False

@@ -1,4 +1,4 @@
-"""Published storage facts: objects often change without a relevant difference."""
+"""Published state of storage objects: they often change without a difference that matters to the scheduler."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from phalanx.model.volumes import (
 
 
 class StorageFacts:
-    """Last published fact about each object, as long as it has content."""
+    """Last published state of each storage object, as long as it has content."""
 
     def __init__(self) -> None:
         self._published: dict[tuple[str, str, str], object] = {}
 
     def new(self, facts: Iterable[AllocatorFact]) -> list[ClusterEvent]:
-        """Return the facts that differ from the published ones."""
+        """Return those of the objects' states that differ from the published ones, as events."""
         return [fact for fact in facts if self._is_new(fact)]
 
     def _is_new(self, fact: AllocatorFact) -> bool:
@@ -41,7 +41,7 @@ class StorageFacts:
 
 
 def _about(fact: object) -> tuple[str, str, bool]:
-    """Return (kind of object, its name, whether the fact is empty)."""
+    """Return (kind of storage object, its name, whether its state is empty)."""
     match fact:
         case Volume(name) | VolumeGone(name):
             return "volume", name, isinstance(fact, VolumeGone)

@@ -64,7 +64,7 @@ class VolumeClaimObject(msgspec.Struct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Whether claim and volume are bound to each other."""
+        """Whether PersistentVolumeClaim and PersistentVolume are bound to each other."""
         return bool(self.volume) and self.completed
 
 
@@ -82,7 +82,8 @@ class StoredVolume(msgspec.Struct, frozen=True):
     handle: str | None = None
 
     def is_reserved_for(self, claim: VolumeClaimObject) -> bool:
-        """Return whether it is reserved for this claim and suitable (component-helpers, FindMatchingVolume)."""
+        """Return whether the PersistentVolume is reserved for this claim and suitable (component-helpers,
+        FindMatchingVolume)."""
         volume = self.spec
         return (
             self.claim == claim.key
@@ -103,7 +104,7 @@ class StoredClass(msgspec.Struct, frozen=True):
 
 
 class StoredAttachment(msgspec.Struct, frozen=True):
-    """A VolumeAttachment."""
+    """A VolumeAttachment of a node."""
 
     node: str
     driver: str
@@ -183,7 +184,7 @@ def read_class(document: Document) -> StoredClass:
 
 
 def read_capacity(document: Document) -> StorageCapacity | None:
-    """Read a capacity; None if it offers nothing to any node."""
+    """Decode a CSIStorageCapacity; None if it offers nothing to any node."""
     metadata, topology = _part(document, "metadata"), document.get("nodeTopology")
     limit = document.get("maximumVolumeSize") or document.get("capacity")
     if topology is None or limit is None:
@@ -241,14 +242,16 @@ def _affinity(stated: object) -> tuple[NodeSelectorTerm, ...] | None:
 
 
 def _nameless(term: NodeSelectorTerm) -> NodeSelectorTerm:
-    """Return the term as upstream evaluates it, on a node with labels but without a name: `In` never matches."""
+    """Return the node selector term as upstream evaluates it, on a node with labels but without a name: `In` never
+    matches."""
     if all(field.operator == "NotIn" for field in term.fields) and term.expressions:
         return msgspec.structs.replace(term, fields=())
     return term if not term.fields else NodeSelectorTerm(invalid="a volume cannot ask for a node's name")
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the zone labels; one with an empty item in its list is ignored (volume_zone.go)."""
+    """Return the zone labels of a PersistentVolume; one with an empty item in its list is ignored
+    (volume_zone.go)."""
     zones = []
     for key in _ZONES:
         if key in labels:
@@ -259,8 +262,8 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _topologies(stated: object) -> Topologies | None:
-    """Return the topologies; None if no node meets them: an empty or unreadable term matches no node
-    (v1helper.MatchTopologySelectorTerms)."""
+    """Return the allowed topologies of a StorageClass; None if no node meets them: an empty or unreadable term
+    matches no node (v1helper.MatchTopologySelectorTerms)."""
     terms = []
     for entry in _list(stated):
         term = [

@@ -1,4 +1,5 @@
-"""Enricher for volumes: the effect of claims, volumes, classes, CSI drivers and attachments on pods.
+"""Enricher for volumes: the effect of PersistentVolumeClaims, volumes, classes, CSI drivers and attachments on
+pods.
 
 A pod's claims are resolved into its needs on a node (`model/volumes.py`). A claim that no node can serve is a
 refusal with kube-scheduler's message, until the claim changes. Volumes and attachments are passed to their
@@ -67,7 +68,7 @@ _MOST_LISTS = 2_000
 
 
 class _Resolved(msgspec.Struct, frozen=True):
-    """Resolved needs of a pod, and the names of their volumes."""
+    """Resolved needs of a pod's volumes, and the names of these volumes."""
 
     needs: tuple[VolumeNeed, ...] = ()
     names: PodVolumes = NO_VOLUMES
@@ -124,8 +125,8 @@ class Volumes(PodEnricher):
         return [], self._resolve(touched)
 
     def _named(self, pod: PodObject) -> NamedVolumes:
-        """Return the pod's relevant volumes. Identically written specs share one list, mostly without relevant
-        volumes."""
+        """Return the pod's volumes that affect where it can run. Identically written specs share one list, mostly
+        an empty one."""
         volumes = pod.spec.volumes
         if not volumes or id(volumes) in self._irrelevant_lists:
             return NONE_NAMED
@@ -156,7 +157,7 @@ class Volumes(PodEnricher):
         return msgspec.structs.replace(spec, pod_class=twin, volumes=resolved.names)
 
     def _add_pod(self, spec: Pod, named: NamedVolumes) -> set[str]:
-        """Add a pod; return the pods that share a volume with it, itself included."""
+        """Add a pod with volumes; return the pods that share a volume with it, itself included."""
         if not named:
             return set()
         self._pods[spec.uid] = (spec.namespace, spec.name, named)
@@ -178,7 +179,7 @@ class Volumes(PodEnricher):
         return touched
 
     def _resolve(self, uids: Iterable[str]) -> set[str]:
-        """Resolve the pods; return those with a changed result."""
+        """Resolve the volumes of these pods; return the pods with a changed result."""
         changed = set()
         for uid in uids:
             if uid not in self._pods:
@@ -286,7 +287,8 @@ class Volumes(PodEnricher):
         return self._publish(self._remove(kind, f"{namespace}/{name}" if namespace else name))
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        """Process an undecodable object: a claim holds its pods; any other object counts as deleted."""
+        """Process an undecodable storage object: a PersistentVolumeClaim holds its pods; any other object counts as
+        deleted."""
         if kind.plural != CLAIMS:
             return self.removed(kind, namespace, name)
         claim = VolumeClaimObject(namespace, name, uid, fault=error)
@@ -339,7 +341,7 @@ class Volumes(PodEnricher):
         return self._replace_attachment(name, read_attachment(document)), set()
 
     def _remove(self, kind: ServedKind, key: str) -> StorageChanges:
-        """Remove an object; `key` is namespace/name, or the name of a cluster-scoped one."""
+        """Remove a storage object; `key` is namespace/name, or the name of a cluster-scoped one."""
         self._known[kind.plural].discard(key)
         match kind.plural:
             case "persistentvolumeclaims":
@@ -431,7 +433,8 @@ class Volumes(PodEnricher):
 
 
 def _offer(name: str, volume: StoredVolume | None) -> object:
-    """Return a volume that is available, or reserved by name for a claim that is not bound to it yet."""
+    """Return a PersistentVolume for the scheduler if it is available, or reserved by name for a claim that is not
+    bound to it yet."""
     if volume is None or volume.deleting or not (volume.claim or volume.available):
         return VolumeGone(name)
     return volume.spec
@@ -442,13 +445,13 @@ def _driver(driver: StorageDriver) -> list[AllocatorFact]:
 
 
 def _once(needs: Iterable[VolumeNeed]) -> list[VolumeNeed]:
-    """Return distinct needs, except that every attached volume in the pod's own spec counts."""
+    """Return distinct volume needs of a pod, except that every attached volume in the pod's own spec counts."""
     uncounted = [need for need in needs if isinstance(need, Attachment) and need.volume is None]
     return uncounted + list(dict.fromkeys(need for need in needs if need not in uncounted))
 
 
 def _add(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: object, member: str) -> set[str]:
-    """Add a member; return the previous sole member, which now has company."""
+    """Add a pod to those that use a volume; return the previous sole user, which now shares it."""
     members: set[str] = index.setdefault(key, set())  # type: ignore[arg-type]
     former_sole_member = set(members) if len(members) == 1 else set()
     members.add(member)
@@ -456,7 +459,7 @@ def _add(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: obje
 
 
 def _drop(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: object, member: str) -> set[str]:
-    """Remove a member; return the one that is now the sole member."""
+    """Remove a pod from those that use a volume; return the pod that is now the sole user."""
     members: set[str] = index.get(key, set())  # type: ignore[call-overload]
     members.discard(member)
     if not members:

@@ -59,7 +59,7 @@ def _yunikorn(pod: PodObject) -> Membership | None:
 
 
 def _task_groups(text: str) -> dict[str, int]:
-    """Return the minimum of each task group by name; unreadable ones are skipped."""
+    """Return the minimum of each YuniKorn task group by name; unreadable ones are skipped."""
     try:
         stated = msgspec.json.decode(text)
     except msgspec.DecodeError:

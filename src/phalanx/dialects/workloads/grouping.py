@@ -1,9 +1,9 @@
-"""Gang membership of pods by labels and owner, from the first matching rule."""
+"""Gang membership of pods by labels and owner, from the first matching grouping rule."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -16,6 +16,9 @@ from phalanx.dialects.gangs.declaration import (
     stated_queue,
 )
 from phalanx.dialects.gangs.extras import Stated, read_extras
+from phalanx.dialects.gangs.naming import Precedence
+from phalanx.dialects.workloads.kubernetes import JOB
+from phalanx.dialects.workloads.replicas import replicated_kind
 from phalanx.dialects.workloads.rule import OPT_OUT, WORKLOAD, KindKey, Membership, WorkloadRule, by_owner
 
 log = logging.getLogger(__name__)
@@ -38,7 +41,7 @@ class WorkloadGrouping:
         self._by_controller = {kind: rank for rank, rule in self._ranked() for kind in rule.controllers}
 
     def declare(self, pod: PodObject) -> Declaration | None:
-        """Return the gang of the pod by its owner; None for a pod without one."""
+        """Return the gang declaration that follows from the pod's owner; None for a pod without a matching rule."""
         metadata = pod.metadata
         if pod.spec.scheduler_name not in self._schedulers or not (metadata.labels or metadata.owner_references):
             return None
@@ -46,14 +49,12 @@ class WorkloadGrouping:
         if any(annotations.get(key) == value for key, value in OPT_OUT):
             return None
         membership = self._membership(pod)
-        # A minimum without a name applies to the pods of the same owner.
-        stated = annotations.get(OWN_MIN_COUNT, "") if OWN_GROUP not in annotations else ""
-        own = Stated(f"annotation {OWN_MIN_COUNT}", stated) if stated else None
+        own = _nameless_minimum(annotations)
         if membership is None and own is not None:
             membership = _of_controller(metadata)
         if membership is None or (own is None and membership.minimum is None and membership.kind is None):
             return None
-        kind = membership.kind if own is None else None
+        kind = membership.kind if own is None else replicated_kind(controlling_owner(metadata))
         if kind is not None:
             self._want(kind)
         return Declaration(
@@ -69,9 +70,15 @@ class WorkloadGrouping:
         )
 
     def with_part(self, pod: PodObject, declaration: Declaration) -> Declaration:
-        """Add the workload part to the pod's own gang declaration, where some members are created later."""
+        """Add to the pod's own gang declaration what its owner decides: its part where some members are created
+        later, the minimum of a native group with a basic policy, the kind of a controller that limits the minimum.
+        """
         labels = pod.metadata.labels
-        if self._staged.keys().isdisjoint(labels) or declaration.naming.needed:
+        if declaration.naming.needed:
+            return self._with_basic_minimum(pod, declaration)
+        if declaration.naming.precedence is Precedence.UNNAMED:
+            return self._with_replicas(pod, declaration)
+        if self._staged.keys().isdisjoint(labels):
             return declaration
         if pod.spec.scheduler_name not in self._schedulers:
             return declaration
@@ -80,6 +87,28 @@ class WorkloadGrouping:
             return declaration
         self._want(membership.kind)
         return msgspec.structs.replace(declaration, part=membership.role)
+
+    def _with_replicas(self, pod: PodObject, declaration: Declaration) -> Declaration:
+        kind = replicated_kind(controlling_owner(pod.metadata))
+        if kind is None or pod.spec.scheduler_name not in self._schedulers:
+            return declaration
+        self._want(kind)
+        return msgspec.structs.replace(declaration, owner=kind)
+
+    def _with_basic_minimum(self, pod: PodObject, declaration: Declaration) -> Declaration:
+        if declaration.basic_minimum is not None or pod.spec.scheduler_name not in self._schedulers:
+            return declaration
+        annotations = pod.metadata.annotations
+        if any(annotations.get(key) == value for key, value in OPT_OUT):
+            return declaration
+        own = _nameless_minimum(annotations)
+        if own is not None:
+            return msgspec.structs.replace(declaration, basic_minimum=own)
+        membership = self._membership(pod)
+        if membership is None or membership.kind is None or membership.kind != JOB.kind:
+            return declaration
+        self._want(membership.kind)
+        return msgspec.structs.replace(declaration, owner=membership.kind)
 
     def _want(self, kind: KindKey) -> None:
         if kind not in self.wanted:
@@ -111,8 +140,15 @@ class WorkloadGrouping:
         return None
 
     def _ranked(self) -> list[tuple[int, WorkloadRule]]:
-        """Return the rules in reverse order, so that the first rule has precedence for a shared key."""
+        """Return the grouping rules in reverse order, so that the first rule has precedence for a shared label or
+        owner kind."""
         return sorted(self._rules.items(), key=lambda entry: -entry[0])
+
+
+def _nameless_minimum(annotations: Mapping[str, str]) -> Stated | None:
+    """Return a minimum without a name, which applies to the pods of the same owner."""
+    stated = annotations.get(OWN_MIN_COUNT, "") if OWN_GROUP not in annotations else ""
+    return Stated(f"annotation {OWN_MIN_COUNT}", stated) if stated else None
 
 
 def _of_controller(metadata: Metadata) -> Membership | None:

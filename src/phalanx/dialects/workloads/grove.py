@@ -1,4 +1,4 @@
-"""Grove's PodGangs: pods name them in a label, and the object states the minimum of each PodClique."""
+"""Gangs of Grove's PodGangs: pods name them in a label, and the object states the minimum of each PodClique."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job, JobSet and LeaderWorkerSet: gang membership from pod labels, and sizes from their objects."""
+"""Gangs of Job, JobSet and LeaderWorkerSet: membership from pod labels, and sizes from their objects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def _job_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
         # Succeeded indexes are not recreated, and their pods can be deleted already.
         succeeded = whole(job.status, "status.succeeded")
         stated = max(1, parallelism - succeeded) if together else 1
-    return (WorkloadSize(gang, stated, uid=job.uid),)
+    # The Job controller can make a PodGroup with a basic policy for its pods.
+    return tuple(WorkloadSize(name, stated, uid=job.uid) for name in (gang, group_of(job.uid)))
 
 
 JOB = WorkloadRule("Job", _job_member, annotations=(COMPLETION_INDEX,), owner=_JOB, sizes=_job_sizes)
@@ -133,7 +134,7 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
 
 
 def _tied_stages(base: str, parts: list[_Part], sizes: list[WorkloadSize]) -> list[WorkloadSize]:
-    """Let the first part expect the members of the next one, which is created once the first runs."""
+    """Let the first part of a JobSet expect the members of the next one, which is created once the first runs."""
     if not parts or not parts[0].jobs or parts[0].exclusive:
         return sizes
     first = parts[0]
@@ -200,7 +201,7 @@ def _is_exclusive(annotations: Mapping[str, Any]) -> bool:
 
 
 def _later(part: _Part, parts: list[_Part]) -> str:
-    """Return a description of the pods that are created only after the part."""
+    """Return a description of the pods of a JobSet that are created only after the part."""
     if part.exclusive and part.pods > 1:
         return f"{part.jobs * (part.pods - 1)} pods are created only after the first of their Job has a node"
     waiting_parts = [waiting_part for waiting_part in parts if part.name in waiting_part.after]

@@ -1,4 +1,4 @@
-"""Owners of pods, of which only the gang sizes are stored."""
+"""Owners of pods: objects such as JobSets, of which only the gang sizes are stored."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Address = tuple[ServedKind, str, str]
 
 
 class WorkloadOwners:
-    """Processes owners and updates the sizes of gangs; `publish` returns the resulting events for members and
-    expected members."""
+    """Processes owners of pods and updates the sizes of gangs; `publish` returns the resulting events for members
+    and expected members."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class WorkloadOwners:
 
     @property
     def kinds(self) -> list[WantedKind]:
-        """Kinds that any rule reads."""
+        """Kinds of owners that any grouping rule reads."""
         return [rule.owner for rule in self._rules.values() if rule.owner is not None]
 
     def __contains__(self, kind: ServedKind) -> bool:
@@ -70,7 +70,7 @@ class WorkloadOwners:
         return self._declare((kind, namespace, name), ())
 
     def readable(self, kind: KindKey, readable: bool) -> list[ClusterEvent]:
-        """Set whether a kind is readable: all its objects have arrived, or the API serves none to us."""
+        """Set whether a kind of owners is readable: all its objects have arrived, or the API serves none to us."""
         events: list[ClusterEvent] = []
         if not readable:
             for address in sorted(

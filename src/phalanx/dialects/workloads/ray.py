@@ -1,4 +1,4 @@
-"""RayCluster, also as part of RayJob and RayService: head and workers start together."""
+"""Gangs of RayClusters, also as part of RayJob and RayService: head and workers start together."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ KindKey = tuple[str, str]
 
 
 class OwnerFieldError(ValueError):
-    """Unreadable field of an owner."""
+    """Unreadable field of an owner of pods."""
 
 
 class WorkloadPart(msgspec.Struct, frozen=True):
@@ -71,6 +71,9 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     If the owner creates further pods only once the gang runs, `expected` is their number and `requests` are those
     of each. These pods form the `later_gangs`, which have this gang as `expected_by`.
 
+    `wanted` is the number of pods that the owner wants at present, if only that is known: a minimum that its pods
+    state is at most this.
+
     A size under `group_of` refers to a gang with a PodGroup, which states the size; `parts` are its possible
     members. `submitted` is the user's job whose operator created the owner.
     """
@@ -88,6 +91,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     later_gangs: tuple[str, ...] = ()
     expected_by: str = ""
     submitted: GangOwner | None = None
+    wanted: int = 0
 
     def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """Return the gangs of the same replica that start together with this one."""
@@ -143,7 +147,7 @@ class WorkloadRule(msgspec.Struct, frozen=True, eq=False):
 
 
 class OwnerReader:
-    """Reads the fields of an owner. Raises OwnerFieldError for invalid ones."""
+    """Decodes the fields of an owner of pods. Raises OwnerFieldError for invalid ones."""
 
     def __init__(self, document: Document) -> None:
         metadata = document["metadata"]
@@ -160,7 +164,7 @@ class OwnerReader:
         return any(self.annotations.get(key) == value for key, value in OPT_OUT)
 
     def stated_minimum(self) -> int | None:
-        """Return the minimum of an annotation; invalid ones are ignored."""
+        """Return the gang minimum that an annotation of the owner states; invalid ones are ignored."""
         for key in OWNER_MINIMA:
             text = self.annotations.get(key)
             if isinstance(text, str) and text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= MAX_WHOLE:
@@ -168,7 +172,7 @@ class OwnerReader:
         return None
 
     def is_over(self, *conditions: str) -> bool:
-        """Return whether one of the conditions is True: the owner creates no further pods."""
+        """Return whether one of these conditions of the owner is True, so that it creates no further pods."""
         stated = self.status.get("conditions")
         return any(
             isinstance(condition, Mapping)
@@ -178,7 +182,7 @@ class OwnerReader:
         )
 
     def objects(self, holder: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the elements of the list at the end of a path, each with its own path."""
+        """Yield the elements of the list at the end of a path in the owner's object, each with its own path."""
         items = holder.get(path.rpartition(".")[2])
         if items is None:
             return
@@ -191,7 +195,7 @@ class OwnerReader:
 
 
 def whole(holder: Mapping[str, Any], path: str, default: int = 0) -> int:
-    """Return the number at the end of a path; `default` if it is missing."""
+    """Return the number at the end of a path in the owner's object; `default` if it is missing."""
     value = holder.get(path.rpartition(".")[2])
     if value is None:
         return default
@@ -201,7 +205,7 @@ def whole(holder: Mapping[str, Any], path: str, default: int = 0) -> int:
 
 
 def requests_of_template(template: Mapping[str, Any]) -> Requests:
-    """Return the requests of a pod from a template; empty if unreadable."""
+    """Return the requests of a pod that a pod template creates; empty if unreadable."""
     try:
         spec = msgspec.convert(template.get("spec") or {}, PodSpec, strict=False)
     except msgspec.ValidationError:
@@ -223,7 +227,7 @@ def tied(
 
 
 def inner(holder: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the object at the end of a path; empty if it is missing."""
+    """Return the object at the end of a path in the owner's object; empty if it is missing."""
     return _object(holder, path.rpartition(".")[2], path)
 
 
@@ -234,12 +238,12 @@ def by_owner(kind: str, name: str, uid: str) -> str:
 
 
 def group_of(uid: str) -> str:
-    """Return the key for the size of gangs with a PodGroup of this owner; no gang has this name."""
+    """Return the key under which gang sizes for PodGroups of this owner are stored; no gang has this name."""
     return f"group-of:{uid}"
 
 
 def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return (API group, kind, uid) of an object's controller, empty if it has none."""
+    """Return (API group, kind, uid) of an object's controller, empty without a controller."""
     owners = metadata.get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, Mapping) and owner.get("controller") is True:
@@ -251,7 +255,8 @@ def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str, str]:
 def one_gang(
     owner: OwnerReader, kind: str, roles: Mapping[str, int], subgroups: tuple[SubgroupRule, ...] = ()
 ) -> tuple[WorkloadSize, ...]:
-    """Return all pods of an owner as one gang with minima per role; a minimum in an annotation has precedence."""
+    """Return the size of one gang that contains all pods of an owner, with minima per role; a minimum in an
+    annotation has precedence."""
     gang = by_owner(kind, owner.name, owner.uid)
     if owner.opts_out():
         return (WorkloadSize(gang, uid=owner.uid),)

@@ -1,4 +1,4 @@
-"""Rules from a policy: the owner's kind, the paths of its minimum, and its subgroups."""
+"""Grouping rules from a policy: the owner's kind, the paths of its minimum, and its subgroups."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def _sizes(stated: StatedWorkload, owner: OwnerReader) -> tuple[WorkloadSize, ..
 
 
 def _sum(owner: OwnerReader, path: str) -> int:
-    """Return the sum of all numbers at a path, in which `*` matches every element of a list or object."""
+    """Return the sum of all numbers at a path in an owner's object, in which `*` matches every element of a list or
+    object."""
     values: list[Any] = [{"spec": owner.spec, "status": owner.status}]
     for step in path.split("."):
         values = [value for value in values for value in _below(value, step)]

@@ -1,4 +1,4 @@
-"""Kubeflow's training jobs (v1) and MPIJobs. Jobs of Trainer v2 are JobSets."""
+"""Gangs of Kubeflow's training jobs (v1) and MPIJobs. Jobs of Trainer v2 are JobSets."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def _mpi_member(pod: PodObject) -> Membership | None:
 
 
 def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
-    """Return the sizes: launcher and workers start together, unless the launcher is created after them."""
+    """Return the gang sizes of an MPIJob: launcher and workers start together, unless the launcher is created after
+    them."""
     if job.is_over("Succeeded", "Failed"):
         return ()
     launcher, worker = f"mpijob:{job.name}/launcher", f"mpijob:{job.name}/worker"

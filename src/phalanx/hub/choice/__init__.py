@@ -1,1 +1,1 @@
-"""Choice of the cluster of each gang: questions to clusters, the order of gangs, and recalls."""
+"""Choice of the member cluster for each gang: forecasts in clusters, the order of gangs, and recalls."""

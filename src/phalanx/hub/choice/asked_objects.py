@@ -1,4 +1,5 @@
-"""Objects in questions to clusters: the kind of gangs that are alike, and the pods that represent a job."""
+"""Objects of a gang for forecasts in member clusters: the kind of gangs that are alike, and the pods that represent
+a job."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from phalanx.reports.capture.captured_kinds import captured
 
 
 def kind_of(documents: Sequence[Json], gang: OriginGang, record: Dispatch, needs: DataNeeds) -> str:
-    """Return the kind of a gang: gangs of one kind differ only by name for schedulers and need the same data."""
+    """Return a key for the kind of a gang: gangs of one kind differ only by name for schedulers and need the same
+    data."""
     name = record.gang.name
     parts = []
     for document in documents:
@@ -39,7 +41,7 @@ def kind_of(documents: Sequence[Json], gang: OriginGang, record: Dispatch, needs
 
 
 def declared(kind: JobKind, job: Json) -> tuple[tuple[Json, ...], str]:
-    """Return (objects that represent a job in a question, ""), or ((), reason) for a too large job."""
+    """Return (objects that represent a job in a forecast, ""), or ((), reason) for a too large job."""
     try:
         return tuple(job_question(kind, job)), ""
     except TooManyPodsError as error:

@@ -1,4 +1,4 @@
-"""Assignment of gangs to clusters by earliest start: a pure function of the clusters' answers."""
+"""Assignment of gangs to member clusters by earliest start: a pure function of the clusters' forecasts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_WAITING = 20
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Cluster that is allowed for the gang, and its answer.
+    """Member cluster that is allowed for a gang, with its forecast.
 
     `start` (seconds since the epoch) is the forecast, None if unknown; `never` means no start within the horizon.
     `message` is the cluster's explanation. `cost` is set by the operator. `dispatches` is the number of gangs
@@ -38,12 +38,13 @@ class Candidate(msgspec.Struct, frozen=True):
         return ForecastAnswer(self.name, format_time(self.start) if self.start is not None else "", self.message)
 
     def begins(self, now: int) -> int:
-        """Return the expected begin of the work: resources are free and data have been moved."""
+        """Return the expected time at which the gang begins to work in the cluster: resources are free and data
+        have been moved."""
         return max(self.start or 0, now + self.moving)
 
 
 def best(candidates: Iterable[Candidate], now: int) -> Candidate | None:
-    """Return the candidate with the earliest start; None if no cluster would start the gang.
+    """Return the candidate cluster with the earliest start; None if no cluster would start the gang.
 
     Ties are resolved by the least data to move, the lowest cost, the fewest gangs, then the name. A cluster without
     a forecast is chosen only if no cluster has one. A cluster that would never start the gang is not chosen: at the
@@ -62,14 +63,14 @@ def best(candidates: Iterable[Candidate], now: int) -> Candidate | None:
 
 
 def refusals(answers: Sequence[Candidate]) -> str:
-    """Return the reasons why no cluster accepts the gang, as one sentence."""
+    """Return the reasons why no member cluster accepts the gang, as one sentence."""
     if not answers:
         return "no member cluster is active; see `phalanx clusters`"
     return "; ".join(f"{answer.name}: {answer.message or 'cannot run it'}" for answer in answers)[:1000]
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """Gang in the hub's order that needs a cluster.
+    """Gang in the hub's order that needs a member cluster.
 
     Gangs of one `kind` are alike for every cluster, so one can use the forecast of another. `candidates` are the
     allowed clusters with the facts that are known without a question. The answers of the clusters in `asked`
@@ -83,7 +84,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Decision about one gang.
+    """Decision to which member cluster one gang is sent.
 
     `cluster` is "" for a gang that waits at the hub. `again` means that the gang is asked about again: its forecast
     assumed that earlier gangs go to clusters that they were not sent to. `start` is the forecast.
@@ -96,7 +97,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct):
-    """Numbers of gangs in a cluster, and of gangs that wait there; at most `most` gangs wait."""
+    """Numbers of gangs in a member cluster, and of gangs that wait there; at most `most` gangs wait."""
 
     dispatches: int = 0
     waiting: int = 0
@@ -143,7 +144,7 @@ def decide(
 def _slots(
     wishes: Sequence[Wish], answers_by_cluster: Mapping[str, Mapping[str, Candidate]]
 ) -> dict[tuple[str, str], list[Candidate]]:
-    """Return the forecasts by cluster and kind, the latest first: they are consumed from the end."""
+    """Return the forecast starts by cluster and kind of gang, the latest first: they are consumed from the end."""
     slots: dict[tuple[str, str], list[Candidate]] = {}
     for wish in wishes:
         for name in wish.asked:

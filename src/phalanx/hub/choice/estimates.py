@@ -1,4 +1,5 @@
-"""Estimates of the start of gangs in a cluster: the scheduler's own forecast on a capture of the cluster.
+"""Forecasts of the start of gangs in a member cluster: the scheduler's own forecast on a capture (recorded state)
+of the cluster.
 
 One question covers many gangs. They are planned together in the given order, as if all were submitted there. So
 each answer holds for any decision about the earlier gangs: a gang that goes elsewhere only frees resources.
@@ -42,7 +43,7 @@ _MOST_OBJECTS = 500_000
 
 
 class AskedCluster(Protocol):
-    """Cluster that the hub can read."""
+    """Member cluster whose objects the hub can read."""
 
     @property
     def name(self) -> str: ...
@@ -52,11 +53,11 @@ class AskedCluster(Protocol):
 
 
 class TooLargeError(Exception):
-    """Failure to capture a cluster with too many objects."""
+    """Error for a member cluster with too many objects to capture."""
 
 
 class AskedGang(msgspec.Struct, frozen=True):
-    """Gang as it would be created in a cluster.
+    """Gang as it would be created in a member cluster, for a forecast.
 
     `uid` is that of its Dispatch, `name` is namespace/name. The pods of a job are `declared`: its controller
     creates them under other names.
@@ -73,7 +74,7 @@ class AskedGang(msgspec.Struct, frozen=True):
 
 
 class _Known(msgspec.Struct):
-    """Capture of a cluster at `moment`.
+    """Capture (recorded state) of a member cluster at `moment`.
 
     `pods` are its pods by namespace and name, with the uid of the Dispatch of a copy, "" for all other pods.
     """
@@ -85,7 +86,7 @@ class _Known(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct):
-    """State of the questions to one cluster; `sent` are gangs that the capture does not show yet."""
+    """State of the forecasts in one member cluster; `sent` are gangs that the capture does not contain yet."""
 
     lock: asyncio.Lock
     thread: ThreadPoolExecutor
@@ -95,7 +96,7 @@ class _Asked(msgspec.Struct):
 
 
 class Estimates:
-    """Forecasts of all clusters. Each has its own thread: a slow one delays only its own questions."""
+    """Forecasts in all member clusters. Each has its own thread: a slow cluster delays only its own forecasts."""
 
     def __init__(self, policy: Policy, schedulers: Sequence[str]) -> None:
         self._policy = policy
@@ -107,34 +108,34 @@ class Estimates:
             asked.thread.shutdown(wait=False, cancel_futures=True)
 
     def sent(self, cluster: str, gang: AskedGang) -> None:
-        """Count a gang that was sent to the cluster until the cluster shows it."""
+        """Count a gang that was sent to the cluster until a capture of the cluster contains the gang."""
         self._of(cluster).sent[gang.uid] = gang
 
     def left(self, cluster: str, uid: str) -> None:
-        """Drop a gang that leaves the cluster, and the capture that still shows it."""
+        """Forget a gang that leaves the cluster, and the capture that still contains it."""
         if (asked := self._asked.get(cluster)) is not None:
             asked.sent.pop(uid, None)
             asked.known = None
 
     def ended(self, cluster: str, uid: str) -> None:
-        """Drop a gang that has ended, whether or not the cluster has ever shown it."""
+        """Forget a gang that has ended, whether or not a capture of the cluster has ever contained it."""
         if (asked := self._asked.get(cluster)) is not None:
             asked.sent.pop(uid, None)
 
     def forget(self, cluster: str) -> None:
-        """Drop the capture of a cluster that was replaced or has another address."""
+        """Drop the capture of a member cluster that was replaced or has another address."""
         if (asked := self._asked.get(cluster)) is not None:
             asked.known = None
 
     def account(self, cluster: str) -> ClusterAccount | None:
-        """Return the capacity of the cluster and its use by queue, from the last capture."""
+        """Return the capacity of a member cluster and its usage by queue, from the last capture."""
         asked = self._asked.get(cluster)
         return asked.known.account if asked is not None and asked.known is not None else None
 
     async def ask(
         self, connection: AskedCluster, gangs: Sequence[AskedGang], others: Collection[str] = ()
     ) -> dict[str, Candidate]:
-        """Return the answers of a cluster about new `gangs` by uid and waiting `others` by namespace/name.
+        """Return the forecasts of a member cluster for new `gangs` by uid and waiting `others` by namespace/name.
 
         Without an answer in time each entry has the reason.
         """
@@ -174,7 +175,8 @@ class Estimates:
         gangs: Sequence[AskedGang],
         others: frozenset[str],
     ) -> dict[str, Candidate]:
-        """Return the answers; a gang that fails spoils only its own, as halves are planned until it is alone."""
+        """Return the forecasts for gangs; if planning fails for a gang, it has no forecast, and halves are planned
+        until it is alone."""
         missing_gangs = [gang for gang in standing if not _shown(gang, known.pods)]
         refused = {gang.uid: problem for gang in gangs if (problem := _taken(gang, known.pods))}
         if refused:
@@ -235,7 +237,7 @@ def _shown(gang: AskedGang, pods: Mapping[tuple[str, str], str]) -> bool:
 
 
 def _granted(document: Json) -> Json:
-    """Return a gated copy without its gate: it will use its resources soon."""
+    """Return a copy without its dispatch gate: it will use its resources soon."""
     gates = (document.get("spec") or {}).get("schedulingGates") if document.get("kind") == "Pod" else None
     if not gates or not _dispatch_of(document):
         return document
@@ -248,7 +250,8 @@ def _dispatch_of(document: Json) -> str:
 
 
 def _taken(gang: AskedGang, pods: Mapping[tuple[str, str], str]) -> str:
-    """Return the reason why a gang cannot be created: a foreign pod has the name of one of its pods."""
+    """Return the reason why a gang cannot be created in the cluster: another pod has the name of one of its
+    pods."""
     if gang.declared:
         return ""
     for copy in gang.copies:
@@ -266,7 +269,7 @@ def _count(plural: str, count: int) -> None:
 
 
 def _entries(gang: AskedGang, pods: Collection[tuple[str, str]]) -> list[FileObject]:
-    """Return the objects of a gang, without copies that exist in the cluster."""
+    """Return the objects of a gang for a forecast, without copies that exist in the cluster."""
     return [
         FileObject(f"{copy['kind']} {copy['metadata']['name']}", startable(copy))
         for copy in gang.copies

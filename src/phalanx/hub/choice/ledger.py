@@ -1,7 +1,7 @@
-"""Ledger over all member clusters: the use of each queue, the order of gangs, and the queue limits.
+"""Ledger over all member clusters: the usage of each queue, the order of gangs, and the queue limits.
 
-Queues are those of the hub (Volcano's Queue): weight, guarantee, capability, parent. Their use is the use that
-member clusters show, including their own users' pods, and the gangs sent there since.
+Queues are those of the hub (Volcano's Queue): weight, guarantee, capability, parent. Their usage is that of the
+member clusters, including their own users' pods, and of the gangs sent there since.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DEEPEST = 20
 
 
 class ClusterAccount(msgspec.Struct, frozen=True):
-    """Capacity of one cluster, use by queue without the hub's copies, and use by the copies."""
+    """Capacity of one member cluster, usage by queue without the hub's copies, and usage by the copies."""
 
     total: Amounts
     held: dict[str, Amounts]
@@ -49,7 +49,7 @@ class ClusterAccount(msgspec.Struct, frozen=True):
 
 
 class QueueDemand(msgspec.Struct, frozen=True):
-    """Demand of a gang: all its pods together, in integer units of each resource (cpu in milli-cores)."""
+    """Requests of a gang: all its pods together, in integer units of each resource (cpu in milli-cores)."""
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
@@ -57,7 +57,7 @@ class QueueDemand(msgspec.Struct, frozen=True):
 
 
 class WaitingGang(msgspec.Struct, frozen=True):
-    """Gang at the hub that has no cluster; `created` is in seconds since the epoch."""
+    """Gang at the hub that has no member cluster yet; `created` is in seconds since the epoch."""
 
     uid: str
     name: str
@@ -68,7 +68,7 @@ class WaitingGang(msgspec.Struct, frozen=True):
 def account_of(
     cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()
 ) -> ClusterAccount:
-    """Return the account of a captured cluster; `copies` are the hub's pods by namespace and name.
+    """Return capacity and usage of a captured cluster; `copies` are the hub's pods by namespace and name.
 
     Raises InputError.
     """
@@ -89,7 +89,7 @@ def account_of(
 
 
 def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> QueueDemand:
-    """Return the demand of the PodGroup and the pods of one gang; unreadable objects have an empty demand."""
+    """Return the requests of the PodGroup and the pods of one gang; unreadable objects request nothing."""
     intake = Intake(schedulers, dialect_options(policy), dialects=installed_dialects())
     events: list[ClusterEvent] = []
     try:
@@ -122,7 +122,8 @@ def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]
 
 
 class ClusterLedger:
-    """Use of all queues; `accounts` are those of the clusters, and gangs sent since are added by `charge`."""
+    """Usage of all queues in all member clusters; `accounts` are those of the clusters, and gangs sent since are
+    added by `charge`."""
 
     def __init__(self, accounts: Iterable[ClusterAccount], queues: Mapping[str, Queue]) -> None:
         self._queues = queues
@@ -134,12 +135,13 @@ class ClusterLedger:
                 self.charge(QueueDemand(queue, 0, amounts))
 
     def charge(self, demand: QueueDemand) -> None:
-        """Add a demand to the use of its queue and of the queues above it."""
+        """Add the requests of a gang to the usage of its queue and of the queues above it."""
         for name in self._path(demand.queue):
             _add(self._held.setdefault(name, {}), demand.amounts)
 
     def refusal(self, demand: QueueDemand) -> str:
-        """Return the reason why no gang of this demand can be sent now, a limit or a closed queue; "" for none."""
+        """Return the reason why no gang with these requests can be sent now, a queue limit or a closed queue; ""
+        for none."""
         for name in self._path(demand.queue):
             queue = self._queues.get(name)
             if queue is None:
@@ -155,7 +157,7 @@ class ClusterLedger:
         return ""
 
     def in_order(self, gangs: Iterable[WaitingGang]) -> Iterator[tuple[WaitingGang, str]]:
-        """Yield the gangs in scheduling order, each with the reason why it cannot be sent ("" if it can).
+        """Yield the waiting gangs in scheduling order, each with the reason why it cannot be sent ("" if it can).
 
         Queues below their guarantee come first, then the queue with the smallest share of all clusters by its
         weight. Within a queue the order is by priority, then by age. A gang that can be sent is charged before the
@@ -181,14 +183,15 @@ class ClusterLedger:
                 heapq.heappush(turns, (self._turn(name), name))
 
     def share(self, name: str) -> float:
-        """Return the part of all clusters that a queue uses, of its dominant resource, divided by its weight."""
+        """Return the part of all clusters' capacity that a queue uses, of its dominant resource, divided by its
+        weight."""
         queue = self._queues.get(name)
         weight = max(1, queue.weight) if queue is not None else 1
         held = ((resource, amount) for resource, amount in self._held.get(name, {}).items() if resource != PODS)
         return order_by_share(held, self._total, weight)
 
     def _turn(self, name: str) -> tuple[bool, float]:
-        """Return the sort key of a queue; queues of a tree are compared directly, not level by level."""
+        """Return the sort key of a queue at the hub; queues of a tree are compared directly, not level by level."""
         queue, held = self._queues.get(name), self._held.get(name, {})
         guarantee = queue.guarantee if queue is not None else ()
         below = any(held.get(resource, 0) < amount for resource, amount in guarantee)

@@ -1,4 +1,4 @@
-"""Questions to clusters, one at a time per cluster, and the loop of the rounds."""
+"""Forecast requests to member clusters, one at a time per cluster, and the loop of the rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LATE = "is still processing the last question"
 
 
 class Questions:
-    """Questions with at most one open question per cluster.
+    """Forecast requests with at most one open request per member cluster.
 
     A late cluster delays one round and is skipped until it has answered. `late_is_never` decides whether it counts
     as refusing until then, or as a candidate without an answer.
@@ -30,7 +30,7 @@ class Questions:
         self._asking: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
 
     async def ask(self, gangs: Mapping[str, Sequence[AskedGang]]) -> dict[str, dict[str, Candidate]]:
-        """Ask each cluster about its gangs. Return the answers by cluster and gang."""
+        """Request forecasts from each member cluster about its gangs. Return the forecasts by cluster and gang."""
         answers: dict[str, dict[str, Candidate]] = {}
         tasks: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
         for name, asked in gangs.items():
@@ -48,14 +48,15 @@ class Questions:
         return answers
 
     async def close(self) -> None:
-        """Cancel the open questions."""
+        """Cancel the open forecast requests."""
         for task in self._asking.values():
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
 
 async def run_rounds(wake: asyncio.Event, play: Callable[[], Awaitable[float]], gather: float) -> None:
-    """Call `play` until cancelled: when `wake` is set, or after the seconds that the last call returned.
+    """Call `play` for each round until cancelled: when `wake` is set, or after the seconds that the last call
+    returned.
 
     Changes within `gather` seconds after the wake belong to the same round.
     """

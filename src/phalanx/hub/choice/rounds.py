@@ -1,4 +1,4 @@
-"""Rounds of choice: one question per member cluster about many waiting gangs, then one write per decision.
+"""Rounds that choose member clusters: one forecast per cluster for many waiting gangs, then one write per decision.
 
 The gangs are considered in the ledger's order.
 """
@@ -51,7 +51,7 @@ Copies = Callable[[Dispatch, OriginGang, int], Sequence[Json]]
 
 
 class _Considered(msgspec.Struct):
-    """Waiting gang with its question.
+    """Waiting gang with the objects for its forecast.
 
     `unasked` is the reason why no cluster is asked and any allowed cluster is used.
     """
@@ -66,7 +66,7 @@ class _Considered(msgspec.Struct):
 
 
 class Rounds:
-    """Rounds of choice for the gangs at the hub.
+    """Rounds that choose member clusters for the gangs at the hub.
 
     `copies` returns a gang's objects as they would be created in an epoch. `write` writes a record's status and
     returns whether the record was current. `queues` returns the hub's queues by name.
@@ -105,27 +105,27 @@ class Rounds:
         self._wake = asyncio.Event()
 
     def add(self, gang_uid: str) -> None:
-        """Add a gang that needs a cluster."""
+        """Add a gang that needs a member cluster."""
         if gang_uid not in self._waiting:
             self._waiting[gang_uid] = 0.0
             self._wake.set()
 
     def look_again(self) -> None:
-        """Forget the refusals after a change of clusters."""
+        """Retry all refused gangs after a change of member clusters."""
         self._refused.clear()
         for uid in self._waiting:
             self._waiting[uid] = 0.0
         self._wake.set()
 
     async def run(self) -> None:
-        """Run rounds until cancelled."""
+        """Execute rounds until cancelled."""
         try:
             await run_rounds(self._wake, self.round, _GATHER)
         finally:
             await self._questions.close()
 
     async def round(self) -> float:
-        """Play one round; return the seconds until the next if nothing changes before."""
+        """Execute one round; return the seconds until the next round if nothing changes before."""
         now = int(time.time())
         if now - self._began < self._patience and not self._settled():
             return _UNSETTLED
@@ -160,7 +160,7 @@ class Rounds:
     # -- the gangs of a question ---------------------------------------------------------------------------
 
     def _batch(self) -> tuple[list[_Considered], list[tuple[_Considered, str, str]]]:
-        """Return the next gangs in the ledger's order, and the held ones with reason and message.
+        """Return the next gangs in the ledger's order, and the gangs that cannot be sent, with reason and message.
 
         Gangs are held by a queue limit or by missing data.
         """
@@ -203,7 +203,7 @@ class Rounds:
         return batch, held
 
     def _consider(self, gang_uid: str) -> _Considered | None:
-        """Return the gang for a question; None if it needs no cluster now."""
+        """Return a gang with the objects for its forecast; None if it needs no member cluster now."""
         record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
         if record is None or gang is None or record.phase is not Phase.PENDING or record.deleting:
             return None
@@ -236,7 +236,7 @@ class Rounds:
         return considered
 
     def _ledger(self) -> ClusterLedger:
-        """Return the ledger with the use that clusters show and the gangs that the hub has sent."""
+        """Return the ledger with the usage in all member clusters and of the gangs that the hub has sent."""
         accounts = [self._estimates.account(name) for name in self._connections]
         ledger = ClusterLedger([account for account in accounts if account is not None], self._queues())
         for record in self._objects.records.values():
@@ -272,7 +272,7 @@ class Rounds:
         return demand_of(documents, self._policy, self._schedulers)
 
     def asked_gang(self, record: Dispatch) -> AskedGang:
-        """Return a gang as it would be created in a cluster in its next epoch.
+        """Return a gang as it would be created in a member cluster in its next epoch.
 
         A deleted gang and a job with too many pods have no objects.
         """
@@ -286,7 +286,7 @@ class Rounds:
         return AskedGang(record.uid, name, tuple(self._copies(record, gang, record.status.epoch + 1)))
 
     def may_go(self, record: Dispatch, cluster: str) -> bool:
-        """Return whether a gang of another cluster is allowed in this one, without asking it."""
+        """Return whether a gang of another cluster is allowed in this member cluster, without a forecast."""
         gang = self._objects.view(record.gang.uid)
         if gang is None:
             return False
@@ -311,7 +311,7 @@ class Rounds:
     def _standing_answer(
         self, name: str, record: Dispatch, gang: OriginGang, needs: DataNeeds, now: int
     ) -> Candidate | None:
-        """Return the answer that is known without a question.
+        """Return the result for a gang in a member cluster that is known without a forecast.
 
         None means that the gang does not allow the cluster; `never` that the cluster need not be asked.
         """
@@ -341,7 +341,7 @@ class Rounds:
         return Candidate(name, cost=cost if isinstance(cost, int) else 0, bytes_to_move=missing_bytes)
 
     async def _ask(self, batch: Sequence[_Considered], wishes: Sequence[Wish]) -> dict[str, dict[str, Candidate]]:
-        """Return the answers by cluster and gang."""
+        """Request the forecasts for the gangs of a round. Return them by cluster and gang."""
         gangs: dict[str, list[AskedGang]] = {}
         for considered, wish in zip(batch, wishes, strict=True):
             for name in wish.asked:
@@ -358,7 +358,7 @@ class Rounds:
         return standings
 
     def waits(self, record: Dispatch) -> bool:
-        """Return whether the gang was sent to a cluster and has not started there, as far as observed."""
+        """Return whether the gang was sent to a member cluster and has not started there, as far as observed."""
         if record.phase is Phase.COPYING:
             return True
         connection = self._connections.get(record.status.cluster)
@@ -391,7 +391,7 @@ class Rounds:
     async def _publish(
         self, considered: _Considered, reason: str, message: str, answers: Iterable[Candidate], now: int
     ) -> None:
-        """Write the reason why a gang waits at the hub, if it has changed."""
+        """Write the reason why a gang waits at the hub into its Dispatch, if the reason has changed."""
         current = considered.record.status
         if (current.reason, current.message) != (reason, message):
             shown_answers = tuple(answer.answer() for answer in answers)

@@ -1,4 +1,4 @@
-"""Spill-over: recall a gang that waits in a cluster when another cluster starts it clearly earlier.
+"""Spill-over: recall a gang that waits in a member cluster when another cluster starts it clearly earlier.
 
 Hysteresis: the gain has to exceed the user's tolerance, twice that while the promised start is met, and twice as
 much again for each move of the gang. The gang must have waited for as long, and two consecutive checks must agree.
@@ -33,7 +33,7 @@ _MOST_DOUBLINGS = 6
 
 
 class WaitingThere(msgspec.Struct, frozen=True):
-    """Gang that waits in `cluster` for its `promised` start.
+    """Gang that waits in member cluster `cluster` for its `promised` start.
 
     `since` is the begin of the wait; both are in seconds since the epoch.
 
@@ -49,7 +49,7 @@ class WaitingThere(msgspec.Struct, frozen=True):
 
 
 def reason_to_move(waiting: WaitingThere, own: Candidate, others: Iterable[Candidate], now: int) -> str:
-    """Return the reason to recall the gang, in one sentence; "" for none.
+    """Return the reason to recall the gang to another cluster, in one sentence; "" for none.
 
     A cluster without a forecast is assumed to keep its promised start.
     """
@@ -69,7 +69,7 @@ def reason_to_move(waiting: WaitingThere, own: Candidate, others: Iterable[Candi
 
 
 class SpillOver:
-    """Periodic check of all gangs that wait in clusters.
+    """Periodic check of all gangs that wait in member clusters.
 
     `recalls` has the reason of each recall by a record's uid and epoch. `changed` is called with the uid of the
     gang's PodGroup.
@@ -97,7 +97,7 @@ class SpillOver:
         self._doubts: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
-        """Check periodically until cancelled."""
+        """Check waiting gangs periodically until cancelled."""
         while True:
             await asyncio.sleep(self._period)
             await self.look()
@@ -129,7 +129,7 @@ class SpillOver:
         return self.recalls.get((record.uid, record.status.epoch), "")
 
     def _waiting(self) -> list[tuple[Dispatch, WaitingThere]]:
-        """Return the gangs that wait in clusters, the oldest promise first."""
+        """Return the gangs that wait in member clusters, the oldest promised start first."""
         waiting = []
         for record in self._objects.records.values():
             status = record.status
@@ -147,7 +147,7 @@ class SpillOver:
         return sorted(waiting, key=lambda pair: pair[1].promised)[:MOST_ASKED]
 
     def _tolerance(self, record: Dispatch) -> int | None:
-        """Return the tolerance in seconds; None for a gang that is never recalled.
+        """Return the delay in seconds after which a gang is recalled; None for a gang that is never recalled.
 
         The gang's value precedes the cluster's.
         """

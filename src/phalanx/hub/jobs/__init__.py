@@ -1,1 +1,1 @@
-"""Jobs that are dispatched as a whole: their kinds, their copies, and the status that is mirrored back."""
+"""Jobs that the hub dispatches as a whole: their kinds, their copies, and the status that is copied back."""

@@ -1,4 +1,4 @@
-"""Copies of the hub's jobs for member clusters, created suspended, and the state that is read back from them."""
+"""Copies of the hub's jobs for member clusters, created suspended, and the state of these copies."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _MOST_PODS = 10_000
 
 
 class TooManyPodsError(Exception):
-    """Failure to forecast a job that declares too many pods."""
+    """Error for a job that declares too many pods for a forecast."""
 
 
 def job_copy(kind: JobKind, job: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
-    """Return the suspended copy of a job, for its own controller and with the hub's marks on its pod templates.
+    """Return the suspended copy of a job, for its own controller and with the hub's annotations on its pod
+    templates.
 
     The member's scheduler starts marked pods only while the hub's lease is renewed, as for copies of pods.
     """
@@ -59,7 +60,7 @@ def job_copy(kind: JobKind, job: Json, origin: str, dispatch_uid: str, epoch: in
 
 
 def _drop_generated(job: Json) -> None:
-    """Remove the generated selector and its labels; keep a selector that the user wrote."""
+    """Remove the generated selector and its labels from a copied job; keep a selector that the user wrote."""
     spec, own = job["spec"], _GENERATED
     if spec.get("manualSelector") is True:
         return
@@ -70,7 +71,7 @@ def _drop_generated(job: Json) -> None:
 
 
 def templates(kind: JobKind, job: Json) -> Iterator[Json]:
-    """Yield the pod templates of a job, which callers change in place."""
+    """Yield the pod templates of a copied job, which callers change in place."""
     for pod_set in pod_sets(kind.job, job):
         yield pod_set.template
     for path in kind.templates:
@@ -79,7 +80,7 @@ def templates(kind: JobKind, job: Json) -> Iterator[Json]:
 
 
 def is_copy(job: StoredObject) -> bool:
-    """Return whether the hub created the job.
+    """Return whether the hub created a job in a member cluster.
 
     A Job that a controller creates for a copy can have the copy's labels: an API server gives a Job without labels
     those of its pods.
@@ -89,7 +90,7 @@ def is_copy(job: StoredObject) -> bool:
 
 
 def job_view(kind: JobKind, job: Json, origin: Json | None, last_written: Json | None = None) -> CopyView:
-    """Return the state of a copied job, compared with the job at the hub; `last_written` as in `has_news`."""
+    """Return the state of a job's copy, compared with the job at the hub; `last_written` as in `has_news`."""
     metadata, end = job["metadata"], job_end(kind, job)
     annotations = metadata.get("annotations") or {}
     finalizers = metadata.get("finalizers") or ()
@@ -118,7 +119,7 @@ def job_view(kind: JobKind, job: Json, origin: Json | None, last_written: Json |
 
 
 def job_question(kind: JobKind, job: Json) -> list[Json]:
-    """Return the PodGroup and pods that represent a job in a question about its start.
+    """Return the PodGroup and pods that represent a job in a forecast of its start.
 
     Raises TooManyPodsError.
     """

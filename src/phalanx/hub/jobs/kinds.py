@@ -1,4 +1,4 @@
-"""Kinds of jobs that are dispatched as a whole.
+"""Kinds of jobs that the hub dispatches as a whole.
 
 `managedBy` keeps their controller from running them at the hub, suspension gates their copies, and the pods that
 they declare can be marked.
@@ -31,7 +31,7 @@ _KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 class JobKind(msgspec.Struct, frozen=True):
-    """Kind of job that can be dispatched.
+    """Kind of job that the hub can dispatch.
 
     `managed_by` is the path of the field, `accepts` its value for the hub. `removed` are paths that a copy must not
     have. `templates` are paths of pod templates beside the pod sets. An `endless` kind never ends by itself.
@@ -55,7 +55,7 @@ class JobKind(msgspec.Struct, frozen=True):
 
 
 def _kind(name: str, **fields: Any) -> JobKind:
-    """Return the dispatched form of a suspendable kind."""
+    """Return the dispatch settings of a suspendable kind."""
     suspendable = next(suspendable_kind for suspendable_kind in SUSPENDABLE if suspendable_kind.served.kind == name)
     return JobKind(suspendable, **fields)
 
@@ -99,7 +99,7 @@ REFUSED_KINDS: Mapping[Resource, str] = {
 
 
 def job_kind(api_version: str, kind: str) -> JobKind | None:
-    """Return the kind of a reference in a record; None for another kind."""
+    """Return the job kind of a reference in a Dispatch; None for another kind."""
     for known in JOB_KINDS:
         if (known.resource.api_version, known.name) == (api_version, kind):
             return known
@@ -107,25 +107,26 @@ def job_kind(api_version: str, kind: str) -> JobKind | None:
 
 
 def at(document: object, path: Path) -> Any:
-    """Return the value at a path; None if the document has another structure."""
+    """Return the value at a path of keys in a document; None if the document has another structure."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
     return document
 
 
 def is_left(kind: JobKind, job: Json) -> bool:
-    """Return whether the hub dispatches the object."""
+    """Return whether the hub dispatches a job."""
     meant = kind.accepts == MANAGED_BY or is_annotated(job)
     return meant and at(job, kind.managed_by) == kind.accepts and not refusal(kind, job)
 
 
 def is_annotated(job: Json) -> bool:
-    """Return whether the annotation requests the dispatch by this hub."""
+    """Return whether a job's annotation requests the dispatch by this hub."""
     return bool(at(job, ("metadata", "annotations", DISPATCH)) == "true")
 
 
 def refusal(kind: JobKind, job: Json) -> str:
-    """Return why an object that is meant for the hub is not dispatched, and the fix; "" for any other object."""
+    """Return the reason why a job that is meant for the hub is not dispatched, and the fix; "" for any other
+    job."""
     stated, field = at(job, kind.managed_by), ".".join(kind.managed_by)
     if not is_annotated(job) and (stated != kind.accepts or kind.accepts == MULTIKUEUE):
         return ""
@@ -156,7 +157,7 @@ class JobEnd(msgspec.Struct, frozen=True):
 
 
 def job_end(kind: JobKind, job: Json) -> JobEnd:
-    """Return the end of a job by its status; a job with both conditions has failed."""
+    """Return the end of a job by its status; a job with the conditions Complete and Failed has failed."""
     status = job.get("status") or {}
     if kind.endless:
         lost = at(status, ("reason",)) == COPY_LOST

@@ -1,4 +1,4 @@
-"""Status of copied jobs, mirrored to the job at the hub in a form that its API server accepts.
+"""Status of jobs' copies, copied to the job at the hub in a form that its API server accepts.
 
 A member can return any status, and a job can have run in another cluster before. But the API server validates the
 status of a batch Job: relations between its fields, and to its previous status. Fields that violate them are
@@ -28,7 +28,8 @@ _ANNOUNCED = {"FailureTarget": "Failed", "SuccessCriteriaMet": "Complete"}
 
 
 def mirrored_status(kind: JobKind, copied: Json, origin: Json) -> Json:
-    """Return the status to write at the hub for a copy; mirroring is idempotent."""
+    """Return the status to write to the job at the hub for its copy's status; repeated calls give the same
+    status."""
     status = copied.get("status") or {}
     if kind is JOB:
         return _job_status(status, origin)
@@ -41,7 +42,7 @@ def mirrored_status(kind: JobKind, copied: Json, origin: Json) -> Json:
 
 
 def has_news(kind: JobKind, copied: Json, origin: Json, last_written: Json | None) -> bool:
-    """Return whether the status at the hub has to be written.
+    """Return whether the status of the job at the hub has to be written.
 
     `last_written` is the last written status if the API server stored it in another form: it is not written twice.
     """
@@ -54,7 +55,7 @@ def has_news(kind: JobKind, copied: Json, origin: Json, last_written: Json | Non
 
 
 def lost_status(kind: JobKind, origin: Json, message: str) -> Json:
-    """Return the failed status of a job after its copy was deleted with an unknown result."""
+    """Return the failed status of a job whose copy was deleted with an unknown result."""
     now = format_time(int(time.time()))
     status = dict(origin.get("status") or {})
     other_conditions = [
@@ -121,7 +122,8 @@ def _belongs(condition: Json, end: str) -> bool:
 
 
 def _put_times(mirrored: Json, status: Json, origin: Json, end: str) -> None:
-    """Set start and end: the first start while the job is not suspended, an end only for a complete job."""
+    """Set start and end in a job's status: the first start while the job is not suspended, an end only for a
+    complete job."""
     before: Json = origin.get("status") or {}
     first, reported = _moment(before.get("startTime")), _moment(status.get("startTime"))
     start = (reported if wants_suspension(JOB, origin) else first or reported) or ""
@@ -154,7 +156,7 @@ def _put_indexes(mirrored: Json, status: Json, origin: Json) -> None:
 
 
 def _conditions(status: Json) -> Iterator[Json]:
-    """Yield the valid conditions, each type once."""
+    """Yield the valid conditions of a job's status, each type once."""
     listed, seen = status.get("conditions"), set()
     for entry in listed[:_MOST_CONDITIONS] if isinstance(listed, list) else ():
         if not isinstance(entry, dict) or not _short(entry.get("type")) or entry["type"] in seen:
@@ -182,7 +184,7 @@ def _short(value: object) -> bool:
 
 
 def _moment(value: object) -> str:
-    """Return the text of a valid time, "" for any other value."""
+    """Format a valid time as in the API, "" for any other value."""
     return (
         format_time(moment) if isinstance(value, str) and len(value) < 64 and (moment := parse_time(value)) else ""
     )

@@ -1,4 +1,4 @@
-"""Writes of copies to a cluster, and of a job's copy and its status."""
+"""Writes of copies to a member cluster, and of a job's copy and its status."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Refused = dict[tuple[str, int], str]
 
 
 class JobWrites:
-    """Writer for all jobs; `origin` is the hub's uid, `refused` collects the rejections of clusters."""
+    """Writer of jobs' copies and statuses; `refused` collects the rejections of member clusters by the gang's
+    uid."""
 
     def __init__(self, client: KubeClient, objects: HubObjects, origin: str, refused: Refused) -> None:
         self._client = client
@@ -44,7 +45,7 @@ class JobWrites:
         self._last_written: dict[str, tuple[str, Json]] = {}
 
     def seen(self, kind: JobKind, copy: StoredObject, origins: Mapping[str, Json]) -> CopyView:
-        """Return the state of a copy; `origins` are the jobs at the hub by uid."""
+        """Return the state of a job's copy; `origins` are the jobs at the hub by uid."""
         origin = origins.get(copy.annotation(ORIGIN_UID))
         version, last_status = self._last_written.get(copy.annotation(ORIGIN_UID), ("", None))
         is_current = origin is not None and origin["metadata"]["resourceVersion"] == version
@@ -53,7 +54,7 @@ class JobWrites:
     async def step(
         self, step: protocol.Step, kind: JobKind, record: Dispatch, connection: ClusterConnection | None
     ) -> None:
-        """Execute a step. Raises ApiError, ConnectionLost."""
+        """Execute a protocol step of a job. Raises ApiError, ConnectionLost."""
         kind_and_job = self._objects.job(record.gang.uid)
         if isinstance(step, protocol.FailLost):
             if kind_and_job is not None:
@@ -85,7 +86,7 @@ class JobWrites:
         record: Dispatch,
         connection: ClusterConnection,
     ) -> None:
-        """Suspend or resume a copy, based on the seen version."""
+        """Suspend or resume a job's copy, based on the version that was read."""
         copy = next((job for job in connection.jobs(kind.resource, record.uid) if job.uid == step.uid), None)
         if copy is None:
             return
@@ -95,7 +96,7 @@ class JobWrites:
         await expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
 
     async def _write(self, kind: JobKind, job: StoredObject, status: Json) -> None:
-        """Write the status of a job at the hub, based on the seen version."""
+        """Write the status of a job at the hub, based on the version that was read."""
         path = kind.resource.path(job.namespace, job.name, "status")
         key = (job.namespace, job.name)
         version, document = job.resource_version, {**job.document, "status": status}
@@ -120,7 +121,7 @@ class JobWrites:
 async def create_copy(
     connection: ClusterConnection, record: Dispatch, resource: Resource, document: Json, refused: Refused
 ) -> None:
-    """Create a copy; record a rejection of the cluster in `refused`. Raises ApiError, ConnectionLost."""
+    """Create a copy in a member cluster; record a rejection in `refused`. Raises ApiError, ConnectionLost."""
     name = document["metadata"]["name"]
     where = (record.uid, record.status.epoch)
     try:
@@ -140,7 +141,7 @@ async def create_copy(
 
 
 async def expecting(request: Awaitable[Any], *statuses: int) -> Any:
-    """Return the answer, or None for one of these status codes."""
+    """Return the answer to a request, or None for one of these HTTP status codes."""
     try:
         return await request
     except ApiError as error:

@@ -1,1 +1,1 @@
-"""Scheduler of Karmada's bindings for policies that name it."""
+"""Scheduler of Karmada's bindings for policies that name this scheduler."""

@@ -1,4 +1,4 @@
-"""ResourceBindings of Karmada: selection of those scheduled here, and the patches that are written. Pure.
+"""ResourceBindings of Karmada: selection of those scheduled here, and the patches that are written. No I/O.
 
 Karmada's contract for external schedulers: a binding is processed only by the scheduler in its
 `spec.schedulerName`, the result is written to `spec.clusters`, and the outcome to the status.
@@ -42,7 +42,7 @@ _MOST_TEXT = 1000
 
 
 class Step(enum.Enum):
-    """Action that a binding needs from its scheduler."""
+    """Action that a ResourceBinding needs from its scheduler."""
 
     LEAVE = "leave"
     CHOOSE = "choose"
@@ -54,7 +54,7 @@ def is_ours(binding: Json) -> bool:
 
 
 def next_step(binding: Json, clusters: Mapping[str, StoredObject]) -> Step:
-    """Return the action for a binding; `clusters` are all of Karmada's by name.
+    """Return the next action for a ResourceBinding; `clusters` are all of Karmada's clusters by name.
 
     A scheduled binding keeps its cluster unless the cluster has left Karmada, or a changed policy no longer allows
     it. An eviction removes the cluster from `spec.clusters`: then another is chosen.
@@ -74,12 +74,12 @@ def next_step(binding: Json, clusters: Mapping[str, StoredObject]) -> Step:
 
 
 def targets(binding: Json) -> list[str]:
-    """Return the clusters of the result."""
+    """Return the clusters in a binding's scheduling result."""
     return [str(target.get("name")) for target in _objects(at(binding, ("spec", "clusters")))]
 
 
 def placement_changed(binding: Json) -> bool:
-    """Return whether the policy differs from the policy of the result; False if that is unknown."""
+    """Return whether the binding's policy differs from the one at its last scheduling; False if that is unknown."""
     stated = at(binding, ("metadata", "annotations", APPLIED_PLACEMENT))
     if not isinstance(stated, str):
         return False
@@ -90,13 +90,13 @@ def placement_changed(binding: Json) -> bool:
 
 
 def asks_to_move(binding: Json) -> str:
-    """Return the time of a request to reschedule a scheduled binding; "" without one."""
+    """Return the time of a user's request to reschedule a scheduled binding; "" without one."""
     requested = at(binding, ("spec", "rescheduleTriggeredAt"))
     return requested if isinstance(requested, str) and _moment(requested) > _moment(_last(binding)) > 0 else ""
 
 
 def promised_later(binding: Json, now: float) -> bool:
-    """Return whether the binding was sent to wait for a future start."""
+    """Return whether the binding was sent to a cluster where it waits for a future start."""
     return bool(targets(binding)) and _moment(at(binding, ("metadata", "annotations", PROMISED))) > now
 
 
@@ -112,7 +112,7 @@ def applied(binding: Json, cluster: str) -> bool:
 
 
 def result(binding: Json, cluster: str, answers: Iterable[Candidate], promised: str) -> Json:
-    """Return the merge patch that sends the binding to a cluster, based on the read version."""
+    """Return the merge patch that schedules the binding to a cluster, based on the read version."""
     notes = {APPLIED_PLACEMENT: _placement(binding), ANSWERS: answers_text(answers), PROMISED: promised or None}
     return {
         "metadata": {**precise(binding), "annotations": notes},
@@ -121,7 +121,8 @@ def result(binding: Json, cluster: str, answers: Iterable[Candidate], promised: 
 
 
 def upkeep(binding: Json) -> Json | None:
-    """Return the merge patch that adapts a result to its policy and template; None if nothing differs.
+    """Return the merge patch that adapts a binding's scheduling result to its policy and template; None if nothing
+    differs.
 
     Karmada copies the replicas of the result into the cluster, so a scaled template needs a new result.
     """
@@ -138,7 +139,8 @@ def upkeep(binding: Json) -> Json | None:
 
 
 def _target(binding: Json, cluster: str) -> Json:
-    """Return the target with all replicas in one cluster. Karmada revises no template with several components."""
+    """Return the scheduling result with all replicas in one cluster. Karmada revises no template with several
+    components."""
     replicas, components = at(binding, ("spec", "replicas")), _objects(at(binding, ("spec", "components")))
     if isinstance(replicas, int) and replicas > 0 and len(components) <= 1:
         return {"name": cluster, "replicas": replicas}
@@ -167,7 +169,7 @@ def confirmation(binding: Json, clusters: Mapping[str, StoredObject], now: float
 
 
 def failure(binding: Json, reason: str, message: str, now: float) -> Json | None:
-    """Return the merge patch of the status with the reason of a failure; None if it is up to date."""
+    """Return the merge patch of the binding's status with the reason of a failure; None if it is up to date."""
     status = binding.get("status") or {}
     condition = _condition("False", reason, printable(message, _MOST_TEXT), now)
     if _same(_scheduled(status), condition):
@@ -176,13 +178,13 @@ def failure(binding: Json, reason: str, message: str, now: float) -> Json | None
 
 
 def precise(binding: Json) -> Json:
-    """Return the metadata that binds a patch to the read version."""
+    """Return the uid and resourceVersion that bind a patch to the read version of a binding."""
     metadata = binding["metadata"]
     return {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
 
 
 def answers_text(answers: Iterable[Candidate]) -> str:
-    """Return the answers of all clusters as one line."""
+    """Format the forecasts of all clusters as one line."""
     return printable("; ".join(map(_answer_text, answers)), _MOST_TEXT)
 
 

@@ -1,4 +1,4 @@
-"""Placements of Karmada: the allowed clusters, read as karmada-scheduler reads them. Pure.
+"""Placement policies of Karmada: the allowed clusters, read as karmada-scheduler reads them. No I/O.
 
 A gang runs as a whole in one cluster, so a placement that divides or spreads it is refused with a reason.
 """
@@ -22,7 +22,8 @@ _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 
 class ClusterGroup(msgspec.Struct, frozen=True):
-    """Group of clusters that is tried before all later groups; `name` is the affinity term's, "" without terms."""
+    """Group of clusters in a placement that is tried before all later groups; `name` is the affinity term's, ""
+    without terms."""
 
     name: str
     affinity: Json
@@ -32,10 +33,10 @@ class ClusterGroup(msgspec.Struct, frozen=True):
 
 
 def refusal(spec: Json) -> str:
-    """Return why no single cluster satisfies the placement of a binding, and the fix; "" if one can."""
+    """Return the reason why no single cluster satisfies the placement of a binding, and the fix; "" if one can."""
     placement = spec.get("placement")
     if not isinstance(placement, dict):
-        return "it has no placement"
+        return "the binding has no placement"
     scheduling = placement.get("replicaScheduling")
     divided = isinstance(scheduling, dict) and scheduling.get("replicaSchedulingType", "Divided") != "Duplicated"
     if divided and is_workload(spec):
@@ -53,12 +54,12 @@ def refusal(spec: Json) -> str:
 
 
 def is_workload(spec: Json) -> bool:
-    """Return whether Karmada counts replicas of the object; only such an object can be divided."""
+    """Return whether Karmada counts replicas of the bound object; only such an object can be divided."""
     return bool(spec.get("replicas") or spec.get("replicaRequirements") or spec.get("components"))
 
 
 def cluster_groups(placement: object) -> list[ClusterGroup]:
-    """Return the groups in order; overflow groups follow the term that they belong to."""
+    """Return the cluster groups of a placement in order; overflow groups follow the term that they belong to."""
     terms = at(placement, ("clusterAffinities",))
     if not isinstance(terms, list):
         affinity = at(placement, ("clusterAffinity",))
@@ -72,12 +73,12 @@ def cluster_groups(placement: object) -> list[ClusterGroup]:
 
 
 def group_of(placement: object, cluster: Json) -> ClusterGroup | None:
-    """Return the first group that contains the cluster."""
+    """Return the first cluster group of a placement that contains the cluster."""
     return next((group for group in cluster_groups(placement) if group.has(cluster)), None)
 
 
 def affinity_allows(affinity: Json, cluster: Json) -> bool:
-    """Return whether a ClusterAffinity allows the cluster; an unreadable one allows none."""
+    """Return whether a ClusterAffinity allows the cluster; an unreadable affinity allows none."""
     name = at(cluster, ("metadata", "name"))
     excluded, names = affinity.get("exclude"), affinity.get("clusterNames")
     if isinstance(excluded, list) and name in excluded:
@@ -120,7 +121,7 @@ def _field_allows(expression: Json, cluster: Json) -> bool:
 
 
 def obstacle(spec: Json, cluster: Json) -> str:
-    """Return why a cluster that the affinity allows is not asked; "" for none."""
+    """Return the reason why a cluster that the affinity allows gets no forecast request; "" for none."""
     if at(cluster, ("metadata", "deletionTimestamp")) is not None:
         return "is leaving Karmada"
     name = at(cluster, ("metadata", "name"))
@@ -137,7 +138,7 @@ def obstacle(spec: Json, cluster: Json) -> str:
 
 
 def _unserved(spec: Json, cluster: Json) -> str:
-    """Return the reason if Karmada has not found the kind in the cluster; "" if it has."""
+    """Return the reason if Karmada has not found the binding's kind in the cluster; "" if it has."""
     version, kind = at(spec, ("resource", "apiVersion")), at(spec, ("resource", "kind"))
     for enablement in _objects(at(cluster, ("status", "apiEnablements"))):
         kinds = [resource.get("kind") for resource in _objects(enablement.get("resources"))]

@@ -1,4 +1,4 @@
-"""Questions about bindings: the gang that a template declares, and the clusters that are allowed for it."""
+"""Forecasts for bindings: the gang that a template declares, and the clusters that are allowed for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.kube.client import KubeClient
 
 
 class AskedBinding(msgspec.Struct, frozen=True):
-    """Binding with its gang.
+    """Binding with its gang and the clusters that are allowed for it.
 
     `groups` are the allowed clusters in the order in which groups are tried. `barred` are further clusters of its
     placement, with the obstacle.
@@ -30,7 +30,8 @@ class AskedBinding(msgspec.Struct, frozen=True):
 
 
 class BindingRefusedError(Exception):
-    """Refusal of a binding until it, its policy or its template changes; a `quiet` one is intended by the user."""
+    """Refusal of a binding until the binding, its policy or its template changes; a `quiet` one is intended by the
+    user."""
 
     def __init__(self, message: str, quiet: bool = False) -> None:
         super().__init__(message)
@@ -38,7 +39,7 @@ class BindingRefusedError(Exception):
 
 
 async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[str, StoredObject]) -> AskedBinding:
-    """Return the binding with its current template.
+    """Read a binding's current template. Return the binding with its gang and allowed clusters.
 
     Raises BindingRefusedError, ApiError, ConnectionLost, and any exception for a malformed template.
     """
@@ -60,7 +61,7 @@ async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[
     except TooManyPodsError as error:
         raise BindingRefusedError(str(error)) from error
     if len(documents) < 2:
-        raise BindingRefusedError("it declares no pods")
+        raise BindingRefusedError("the template declares no pods")
     groups, barred = allowed(spec, clusters)
     name = f"{binding.namespace}/{template['metadata']['name']}"
     return AskedBinding(binding, AskedGang(binding.uid, name, tuple(documents), declared=True), groups, barred)
@@ -69,7 +70,8 @@ async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[
 def allowed(
     spec: Json, clusters: Mapping[str, StoredObject]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[Candidate, ...]]:
-    """Return the allowed clusters by group, each in its first group only, and the clusters with an obstacle."""
+    """Return the allowed clusters of a binding by group, each in its first group only, and the clusters with an
+    obstacle."""
     groups, barred, seen = list[tuple[str, ...]](), list[Candidate](), set[str]()
     for group in placement.cluster_groups(spec.get("placement")):
         members = [name for name in sorted(clusters) if name not in seen and group.has(clusters[name].document)]
@@ -83,7 +85,8 @@ def allowed(
 
 
 def wish(each: AskedBinding, answers_by_cluster: Mapping[str, Mapping[str, Candidate]]) -> Wish:
-    """Return the candidates of the first group with a cluster for the gang; later groups are skipped."""
+    """Return the candidates of the first cluster group with a cluster that starts the gang; later groups are
+    skipped."""
     uid = each.gang.uid
     chosen: tuple[str, ...] = ()
     other_candidates: list[Candidate] = []
@@ -100,7 +103,7 @@ def wish(each: AskedBinding, answers_by_cluster: Mapping[str, Mapping[str, Candi
 
 
 def gangs_by_cluster(batch: Sequence[AskedBinding]) -> dict[str, list[AskedGang]]:
-    """Return the gangs to ask each cluster about: all gangs that are allowed there."""
+    """Return the gangs for each cluster's forecast: all gangs that are allowed there."""
     gangs: dict[str, list[AskedGang]] = {}
     for asked in batch:
         for name in (name for group in asked.groups for name in group):

@@ -1,4 +1,4 @@
-"""Rounds of choice for bindings: one question about all waiting bindings, then one result for each."""
+"""Rounds that schedule bindings: one forecast per cluster for all waiting bindings, then one result for each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Tell = Callable[[StoredObject, str, str, str], None]
 
 
 class BindingRounds:
-    """Rounds of choice for all bindings.
+    """Rounds that choose clusters for all bindings of this scheduler.
 
     `connect` returns the connection to a cluster by name. `tell` records an event (reason, note, type) on a
     binding's template.
@@ -74,7 +74,7 @@ class BindingRounds:
         self._wake = asyncio.Event()
 
     def changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
-        """Handle a change in the store of bindings."""
+        """Schedule the next steps after a change in the store of bindings."""
         if old is not None and (new is None or new.uid != old.uid):
             self._forget(old.uid)
         if new is None:
@@ -89,14 +89,14 @@ class BindingRounds:
         self._wake.set()
 
     async def run(self) -> None:
-        """Run rounds until cancelled."""
+        """Execute rounds until cancelled."""
         try:
             await run_rounds(self._wake, self.round, _GATHER)
         finally:
             await self._questions.close()
 
     async def round(self) -> float:
-        """Play one round; return the seconds until the next if nothing changes before."""
+        """Execute one round; return the seconds until the next round if nothing changes before."""
         clock = asyncio.get_running_loop().time()
         clusters = self._by_name()
         self._release(clock)
@@ -140,7 +140,7 @@ class BindingRounds:
             await self._write(binding, status, "status")
 
     def _release(self, clock: float) -> None:
-        """Stop counting sent bindings that their cluster shows by now."""
+        """Stop counting bindings as sent once their cluster shows the bound objects."""
         for binding in self._bindings.values():
             sent = self._sent.get(binding.uid)
             if sent is not None and (clock > sent[1] or bindings.applied(binding.document, sent[0])):
@@ -236,7 +236,8 @@ class BindingRounds:
     async def _write(
         self, binding: StoredObject, patch: Json, subresource: str | None = None
     ) -> StoredObject | None:
-        """Write a patch based on the read version; None if it was rejected or the version is outdated."""
+        """Write a patch of a binding based on the read version; return None if it was rejected or the version is
+        outdated."""
         key = (binding.namespace, binding.name)
         path = bindings.BINDINGS.path(*key, subresource)
         try:
@@ -294,14 +295,15 @@ class BindingRounds:
 
 
 def _order(binding: StoredObject) -> tuple[int, str, str, str]:
-    """Return Karmada's own sort key: the highest priority first, then the oldest."""
+    """Return Karmada's own sort key of a binding: the highest priority first, then the oldest."""
     priority = at(binding.document, ("spec", "schedulePriority", "priority"))
     created = str(at(binding.document, ("metadata", "creationTimestamp")) or "")
     return -priority if isinstance(priority, int) else 0, created, binding.namespace, binding.name
 
 
 def _why_not(answer: Candidate) -> str:
-    """Return the reason of a cluster without times, as they would change the message with each check."""
+    """Return the reason of a cluster for not starting a gang, without times, as they would change the message with
+    each check."""
     if answer.start is not None:
         return f"{answer.name}: its limit of waiting gangs is reached"
     return f"{answer.name}: {answer.message or 'cannot run it'}"

@@ -29,7 +29,7 @@ class KarmadaOptions(HubProcessOptions, frozen=True, kw_only=True):
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """Cluster that can be asked; `uid` is that of its Cluster object."""
+    """Member cluster of Karmada with its connection; `uid` is that of its Cluster object."""
 
     name: str
     client: KubeClient
@@ -37,7 +37,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class KarmadaService(HubProcess):
-    """Scheduler of Karmada's bindings; `ready` is set when all bindings are listed.
+    """Scheduler of Karmada's bindings as a process; `ready` is set when all bindings are listed.
 
     Clusters are reached through Karmada's own API server (its aggregated API `clusters/proxy`), which forwards the
     user: rights are checked there, and no credentials of clusters are read here.
@@ -108,7 +108,7 @@ class KarmadaService(HubProcess):
             task.add_done_callback(self._closing.discard)
 
     def _publish(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
-        """Record an event on the template, where users look."""
+        """Record an event about a binding on its template, where users look."""
         resource = at(binding.document, ("spec", "resource"))
         version, template, name, uid = (
             str(at(resource, (key,)) or "") for key in ("apiVersion", "kind", "name", "uid")
@@ -118,13 +118,13 @@ class KarmadaService(HubProcess):
 
 
 def _own_binding(raw: bytes) -> StoredObject | None:
-    """Return a binding of this scheduler; None for bindings of other schedulers, which are not stored."""
+    """Decode a binding of this scheduler; return None for bindings of other schedulers, which are not stored."""
     binding = read_object(raw)
     return binding if binding is not None and is_ours(binding.document) else None
 
 
 def _scheduling(cluster: StoredObject) -> object:
-    """Return the fields that affect a choice; a cluster's status changes every few seconds."""
+    """Return the fields of a Cluster that affect a choice; its status changes every few seconds."""
     document = cluster.document
     return (
         at(document, ("metadata", "labels")),

@@ -1,4 +1,4 @@
-"""Templates that are scheduled as gangs, and the pods that represent one in a question. Pure."""
+"""Templates of Karmada that are scheduled as gangs, and the pods that represent them in a forecast. No I/O."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TEMPLATE_KINDS = (*JOB_KINDS, VOLCANO_JOB)
 
 
 def template_kind(resource: object) -> JobKind | None:
-    """Return the kind of a binding's template; None for a kind that is not scheduled here."""
+    """Return the job kind of a binding's template; None for a kind that is not scheduled here."""
     named = at(resource, ("apiVersion",)), at(resource, ("kind",))
     return next((kind for kind in TEMPLATE_KINDS if (kind.resource.api_version, kind.name) == named), None)
 
 
 def unknown_kind(resource: object) -> str:
-    """Return the message about a template of another kind."""
+    """Return the message about a binding whose template has another kind."""
     named = f"{at(resource, ('kind',))} of {at(resource, ('apiVersion',))}"
     known = ", ".join(sorted({kind.name for kind in TEMPLATE_KINDS}))
     return (
@@ -38,7 +38,7 @@ def unknown_kind(resource: object) -> str:
 
 
 def question(kind: JobKind, template: Json) -> list[Json]:
-    """Return the PodGroup and pods that represent a template. Raises TooManyPodsError."""
+    """Return the PodGroup and pods that represent a template in a forecast. Raises TooManyPodsError."""
     documents = job_question(kind, template)
     if kind is not VOLCANO_JOB:
         return documents

@@ -19,7 +19,7 @@ _MOST_RESOURCES = 24
 
 
 class ClusterCapacity(msgspec.Struct, frozen=True):
-    """Capacity of a cluster; `allocatable` is the sum over all nodes, `ready` a number of nodes."""
+    """Capacity of a member cluster; `allocatable` is the sum over all nodes, `ready` a number of nodes."""
 
     version: str
     nodes: int
@@ -28,7 +28,7 @@ class ClusterCapacity(msgspec.Struct, frozen=True):
 
 
 async def read_capacity(client: KubeClient) -> ClusterCapacity:
-    """Return the capacity of a cluster. Raises ApiError, ConnectionLost."""
+    """Read the capacity of a member cluster. Raises ApiError, ConnectionLost."""
     try:
         answer = await client.get("/version")
         version = printable(answer.get("gitVersion") or "", 60) if isinstance(answer, dict) else ""
@@ -39,7 +39,7 @@ async def read_capacity(client: KubeClient) -> ClusterCapacity:
 
 
 def written(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return amounts as quantities, sorted by name."""
+    """Format resource amounts as quantities, sorted by name."""
     return {name: canonical_quantity(amount, name) for name, amount in sorted(amounts.items())}
 
 

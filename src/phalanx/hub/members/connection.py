@@ -1,4 +1,4 @@
-"""Connection to one member cluster: its lease, its copies, and the order in which they are valid.
+"""Connection to one member cluster: the hub's lease there, its copies, and the order in which they are valid.
 
 A session acquires the hub's lease in the cluster, deletes copies of old epochs, and only then renews the lease.
 Before, the cluster's scheduler starts no copy. Each renewal is a compare-and-swap, so a cluster that was restored
@@ -49,7 +49,7 @@ CONNECTING = "Connecting"
 
 
 class RefusedError(Exception):
-    """Failure of a cluster that is unusable although it answers; `reason` is one word."""
+    """Error for a member cluster that is unusable although it answers; `reason` is one word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class RefusedError(Exception):
 
 
 class ConnectionPace(msgspec.Struct, frozen=True):
-    """Intervals of a connection in seconds.
+    """Intervals of a member cluster's connection in seconds.
 
     Between renewals of the lease, the longest between connection attempts, the timeout of an answer, and between
     surveys of the capacity.
@@ -70,7 +70,7 @@ class ConnectionPace(msgspec.Struct, frozen=True):
 
 
 class ClusterConnection:
-    """Connection to one cluster.
+    """Connection to one member cluster.
 
     `changed` is called with the uid of a Dispatch with changed copies, "" for all. `records` reads the Dispatches
     from the hub's API, not from a cache. `reason` and `message` describe the state; the reason is Active for a
@@ -123,30 +123,30 @@ class ClusterConnection:
     # -- observed state ------------------------------------------------------------------------------------
 
     def copies(self, dispatch_uid: str) -> Iterable[StoredObject]:
-        """Return the copies of pods; valid only while `ready`."""
+        """Return the copies of pods for a Dispatch; valid only while `ready`."""
         return self._pods.of(dispatch_uid)
 
     def group(self, dispatch_uid: str) -> StoredObject | None:
         return next((group for store in self._groups.values() for group in store.of(dispatch_uid)), None)
 
     def jobs(self, resource: Resource, dispatch_uid: str) -> Iterable[StoredObject]:
-        """Return the copies of a job; valid only while `ready`."""
+        """Return the copies of a job for a Dispatch; valid only while `ready`."""
         store = self._jobs.get(resource)
         return [job for job in store.of(dispatch_uid) if is_copy(job)] if store is not None else ()
 
     @property
     def unheard_since(self) -> int:
-        """Time in seconds since the epoch after which requests possibly did not arrive."""
+        """Time in seconds since the epoch after which requests to the cluster possibly did not arrive."""
         return max(self.silent_since, self._last_sent)
 
     def sweep_soon(self) -> None:
-        """Request a sweep for copies that were left behind."""
+        """Request a sweep for copies of old epochs that were left in the cluster."""
         self._sweep_due = True
 
     # -- sessions ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run sessions until cancelled."""
+        """Hold sessions with the member cluster until cancelled."""
         backoff = Backoff(base=0.5, cap=self._pace.retry)
         while True:
             try:
@@ -206,7 +206,7 @@ class ClusterConnection:
                     lease = await self._renew(lease)
 
     async def _survey(self) -> None:
-        """Read the capacity periodically. A failure does not end the session."""
+        """Read the cluster's capacity periodically. A failure does not end the session."""
         while True:
             try:
                 async with asyncio.timeout(_SYNC_SECONDS):
@@ -228,7 +228,7 @@ class ClusterConnection:
         )
 
     async def _served(self) -> frozenset[Resource]:
-        """Return the served kinds; request a list of each kind that discovery omits.
+        """Return the kinds that the member cluster serves; request a list of each kind that discovery omits.
 
         An API server that has just started omits custom kinds from discovery and refuses to list them. Believing
         that would mean to treat running copies as deleted.
@@ -253,7 +253,8 @@ class ClusterConnection:
     # -- lease ---------------------------------------------------------------------------------------------
 
     async def _take_lease(self) -> Json:
-        """Return the unrenewed lease; create a missing one. Raises RefusedError if another hub renews it."""
+        """Return the hub's unrenewed lease in the member cluster; create a missing one. Raises RefusedError if
+        another hub renews it."""
         path = LEASES.path(LEASE_NAMESPACE, HUB_LEASE)
         try:
             lease: Json = await self.client.get(path)
@@ -277,7 +278,8 @@ class ClusterConnection:
         return lease
 
     async def _renew(self, lease: Json) -> Json:
-        """Renew the lease. Raises ApiError 409 for another version, after a foreign write or a restore."""
+        """Renew the hub's lease in the cluster. Raises ApiError 409 for another version, after a foreign write or a
+        restore."""
         before = _moment((lease.get("spec") or {}).get("renewTime"))
         # The time is always later than the last, whatever our clock shows: the member's scheduler compares no
         # clocks.
@@ -301,7 +303,7 @@ class ClusterConnection:
             pause = min(2.0, pause * 2)
 
     async def _sweep(self) -> int:
-        """Delete copies of old epochs; return their number.
+        """Delete copies of old epochs in the cluster; return their number.
 
         The records are read after the list: a copy is created after its record was written, so a copy that is
         unknown to its record is a leftover.
@@ -374,7 +376,8 @@ class ClusterConnection:
         return True
 
     async def clear(self, namespace: str, step: protocol.Step, resource: Resource = PODS) -> None:
-        """Execute DeleteCopy, RecallCopy or ReleaseCopy; ignore deleted copies. A job is deleted after its pods."""
+        """Execute the protocol step DeleteCopy, RecallCopy or ReleaseCopy; ignore deleted copies. A job is deleted
+        after its pods."""
         propagation = None if resource is PODS else "Foreground"
         if isinstance(step, protocol.DeleteCopy):
             path = resource.path(namespace, step.name)
@@ -401,13 +404,14 @@ class ClusterConnection:
         return "True" if self.ready else "Unknown" if self.lost else "False", self.reason, self.message
 
     async def close(self) -> None:
-        """Close the client; call it after `run` was cancelled."""
+        """Close the connection's client; call it after `run` was cancelled."""
         self.ready = False
         await self.client.close()
 
 
 async def _unless_gone(request: Awaitable[Any]) -> Any:
-    """Return the answer; None if the object is deleted, replaced or changed, as a later check decides again."""
+    """Return the answer to a request; None if the object is deleted, replaced or changed, as a later check decides
+    again."""
     try:
         return await request
     except ApiError as error:

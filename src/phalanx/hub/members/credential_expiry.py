@@ -1,4 +1,4 @@
-"""Expiry of a kubeconfig's credential as stated in it. Nothing is verified: the cluster does that."""
+"""Expiry of a kubeconfig's credential as stated in it. Nothing is verified: the cluster verifies the credential."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUARTER = 4
 
 
 class CredentialLife(msgspec.Struct, frozen=True):
-    """Validity of a credential in seconds since the epoch.
+    """Validity of a member cluster's credential in seconds since the epoch.
 
     `begins` is 0 if unknown; `ends` is 0 for a credential that is unlimited or of an unknown kind.
     """

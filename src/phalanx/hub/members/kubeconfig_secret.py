@@ -35,7 +35,7 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
 
 
 def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
-    """Return the configuration of a cluster in a Secret (an API object; `name` is for messages).
+    """Return the client settings for a member cluster from a Secret (an API object; `name` is for messages).
 
     Raises ConfigError, with entry and field, for a malformed kubeconfig or a forbidden field. Unused entries are
     checked as well, because a change of the context would activate them.
@@ -54,7 +54,7 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
 
 
 def read_document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the kubeconfig of the Secret without checks. Raises ConfigError."""
+    """Decode the kubeconfig of a Secret without checks. Raises ConfigError."""
     data = secret.get("data")
     encoded = data.get(KEY) if isinstance(data, Mapping) else None
     if not isinstance(encoded, str):
@@ -73,7 +73,8 @@ def read_document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield kind, name and fields of each entry; malformed ones are reported by the parser of the kubeconfig."""
+    """Yield kind, name and fields of each kubeconfig entry; malformed ones are reported by the parser of the
+    kubeconfig."""
     for kind in _REFUSED:
         section = document.get(f"{kind}s")
         for item in section if isinstance(section, list) else ():

@@ -38,7 +38,7 @@ class _Connected(msgspec.Struct):
 
 
 class MemberClusters:
-    """Connections of all MemberClusters.
+    """Connections to all MemberClusters.
 
     `connect` creates a connection from a name and a configuration; `listed` returns the MemberClusters. Secrets are
     read every `period` seconds, and a changed one replaces the connection. `used` returns the amounts that the pods
@@ -70,11 +70,11 @@ class MemberClusters:
         self._wake = asyncio.Event()
 
     def look(self) -> None:
-        """Request an update after a change."""
+        """Request an update of connections and statuses after a change."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Update connections and status until cancelled."""
+        """Update connections and statuses until cancelled."""
         try:
             while True:
                 self._wake.clear()
@@ -94,7 +94,7 @@ class MemberClusters:
                 await self._disconnect(name)
 
     async def _update(self, cluster: StoredObject) -> None:
-        """Connect a cluster, again after a change of its Secret.
+        """Connect a member cluster, again after a change of its Secret.
 
         An unreadable Secret does not end a working connection.
         """
@@ -136,7 +136,8 @@ class MemberClusters:
         self._changed("")
 
     async def _publish(self, cluster: StoredObject) -> None:
-        """Write the status after a change, and once a minute with the last answer and the capacity."""
+        """Write the status of a MemberCluster after a change, and once a minute with the time of the last answer
+        and the capacity."""
         connection = self.connections.get(cluster.name)
         problem = self._problems.get(cluster.name)
         if connection is not None and (connection.ready or problem is None):
@@ -194,7 +195,8 @@ class MemberClusters:
 
 
 def _expiry(life: CredentialLife, now: int) -> dict[str, str]:
-    """Return the condition CredentialExpires. Its message has no remaining time, which always changes."""
+    """Return the condition CredentialExpires of a MemberCluster. Its message has no remaining time, which always
+    changes."""
     soon, when = life.ends_soon(now), format_time(life.ends)
     message = f"put a kubeconfig with a new credential into its Secret before {when}" if soon else ""
     status, reason = ("True", "Soon") if soon else ("False", "InTime")
@@ -202,6 +204,6 @@ def _expiry(life: CredentialLife, now: int) -> dict[str, str]:
 
 
 def _replacing(before: object, now: dict[str, str]) -> dict[str, str | None]:
-    """Return the merge patch that replaces a map by these values."""
+    """Return the merge patch that replaces the map `before` by the map `now`."""
     removed = [key for key in before if key not in now] if isinstance(before, dict) else []
     return {**dict.fromkeys(removed), **now}

@@ -1,1 +1,1 @@
-"""External dispatcher of Kueue's MultiKueue."""
+"""External dispatcher of Kueue's MultiKueue, which nominates clusters by forecast start."""

@@ -1,4 +1,4 @@
-"""Nominations for MultiKueue: the clusters to try for a Workload, by forecast start. Pure.
+"""Nominations for MultiKueue: the clusters to try for a Workload, by forecast start. No I/O.
 
 Kueue dispatches. With an external dispatcher in its configuration, it creates copies of a Workload in the clusters
 of `status.nominatedClusterNames`, and the first cluster that admits one gets the job (docs/multikueue.md).
@@ -36,7 +36,7 @@ _MOST_PODS = 10_000
 
 
 class NominationRounds(msgspec.Struct, frozen=True):
-    """Next nomination.
+    """Next nomination of clusters for a Workload.
 
     `names` are all clusters including earlier ones, `wait` is the seconds until the next round, and `message` is
     the reason for no nomination.
@@ -48,7 +48,7 @@ class NominationRounds(msgspec.Struct, frozen=True):
 
 
 def open_check(workload: Json, checks: Mapping[str, Json]) -> str:
-    """Return the MultiKueue admission check that waits for a nomination; "" for none.
+    """Return the name of the MultiKueue admission check for which a Workload waits for a nomination; "" for none.
 
     `checks` are the AdmissionChecks by name. Kueue's conditions: quota is reserved, all other checks are ready, no
     cluster is chosen, and the Workload has not ended.
@@ -81,7 +81,7 @@ def nominated(workload: Json) -> tuple[str, ...]:
 
 
 def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) -> NominationRounds:
-    """Return the next nomination: one more cluster, the untried one with the earliest start.
+    """Return the next nomination for a Workload: one more cluster, the untried one with the earliest start.
 
     Without any forecast all remaining clusters are tried at once, as in Kueue. A cluster that would never start the
     Workload is not tried.
@@ -103,7 +103,8 @@ def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) ->
 
 
 def question(workload: Json) -> list[Json]:
-    """Return the PodGroup and pods that represent a Workload; none for too many or unreadable pods."""
+    """Return the PodGroup and pods that represent a Workload in a forecast; none for too many or unreadable
+    pods."""
     namespace, name = workload["metadata"]["namespace"], workload["metadata"]["name"]
     group, pods = GROUP_KINDS[0], list[Json]()
     for pod_set in _objects(at(workload, ("spec", "podSets"))):
@@ -130,7 +131,8 @@ def question(workload: Json) -> list[Json]:
 
 
 def nomination(workload: Json, names: Sequence[str]) -> tuple[Json, bool]:
-    """Return the patch of the status, based on the read version, and whether it is applied (else merged).
+    """Return the status patch that nominates clusters, based on the read version, and whether it is applied (else
+    merged).
 
     Kueue removes nominations by applying its part of the status without them, which removes only fields that its
     own manager has applied. So they are applied in its name, together with all its fields; if it applies none, they
@@ -157,7 +159,7 @@ def nomination(workload: Json, names: Sequence[str]) -> tuple[Json, bool]:
 
 
 def extracted(value: Any, fields: Mapping[str, Any]) -> Any:
-    """Return the part of a value that a fieldsV1 of managedFields names."""
+    """Return the part of an object that a fieldsV1 of managedFields names."""
     inner = {key: item for key, item in fields.items() if key != "."}
     if isinstance(value, dict):
         fields_of_value = {}

@@ -1,4 +1,5 @@
-"""Service of MultiKueue's external dispatcher: watches Workloads, asks clusters, nominates."""
+"""Service of MultiKueue's external dispatcher: watches Workloads, requests forecasts from clusters, nominates
+clusters."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class MultiKueueOptions(HubProcessOptions, frozen=True, kw_only=True):
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """Cluster that can be asked, with the digest of its Secret."""
+    """Member cluster of MultiKueue with its connection and the digest of its Secret."""
 
     name: str
     client: KubeClient
@@ -124,7 +125,7 @@ class MultiKueueService(HubProcess):
         return next_nomination.wait
 
     async def _nominate(self, workload: StoredObject, found: nominations.NominationRounds) -> None:
-        """Write the nomination, based on the seen version."""
+        """Write the nomination of clusters to a Workload, based on the version that was read."""
         document, applied = nominations.nomination(workload.document, found.names)
         path = nominations.WORKLOADS.path(workload.namespace, workload.name, "status")
         try:
@@ -164,7 +165,8 @@ class MultiKueueService(HubProcess):
         return (await self._estimates.ask(member, [gang]))[gang.uid]
 
     async def _member(self, name: str) -> _Member:
-        """Return the connection by the current Secret. Raises ConfigError, ApiError, ConnectionLost."""
+        """Return the connection to a member cluster by its current Secret. Raises ConfigError, ApiError,
+        ConnectionLost."""
         cluster = self._clusters.get(("", name))
         where = at(cluster.document, ("spec", "clusterSource", "kubeConfig")) if cluster is not None else None
         if not isinstance(where, dict) or where.get("locationType") not in (None, "Secret"):

@@ -1,1 +1,2 @@
-"""Job plugins: hosts, ssh keys, variables for MPI, PyTorch and similar frameworks (docs/rules/jobs.md, B6)."""
+"""Job plugins of Volcano: host names, ssh keys, variables for MPI, PyTorch and similar frameworks
+(docs/rules/jobs.md, B6)."""

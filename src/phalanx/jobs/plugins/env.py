@@ -1,4 +1,4 @@
-"""Plugin env: the index of a pod within its task, as a variable."""
+"""Job plugin env: sets the index of a pod within its task as an environment variable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.jobs.spec import Job, TaskSpec
 
 
 class EnvPlugin(PodPlugin):
-    """Plugin env; it ignores its arguments."""
+    """Job plugin env; it ignores its arguments."""
 
     name = "env"
 

@@ -1,4 +1,4 @@
-"""Arguments of plugins, parsed like Volcano with Go's package `flag`.
+"""Arguments of job plugins, parsed like Volcano with Go's package `flag`.
 
 https://pkg.go.dev/flag#hdr-Command_line_flag_syntax : `-port 22` in two arguments, `-port=22`, `--port=22`; a
 boolean flag is set by its name alone, and takes a value only after `=`. Arguments after the first one that is no
@@ -23,7 +23,7 @@ _LONGEST_NUMBER = 80
 
 
 class Flags:
-    """Values of a plugin's flags from its arguments; `defaults` defines the flags and their types."""
+    """Flag values that a job plugin's arguments set; `defaults` defines the flags and their types."""
 
     def __init__(self, plugin: str, arguments: Sequence[str], defaults: Mapping[str, str | int | bool]) -> None:
         self._values = dict(defaults)

@@ -1,4 +1,4 @@
-"""Plugin hcclrank: the rank of a pod in the rank table of Ascend devices, as an annotation."""
+"""Job plugin hcclrank: annotates a pod with its rank in the rank table of Ascend devices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ _KEY = "hccl/rankIndex"
 
 
 class HcclrankPlugin(PodPlugin):
-    """Plugin hcclrank; the rank is the variable RANK of the first container with it, else it follows from the
-    tasks.
-    """
+    """Job plugin hcclrank; the rank is the variable RANK of the first container with it, else it follows from the
+    tasks."""
 
     name = "hcclrank"
 

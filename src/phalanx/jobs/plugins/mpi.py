@@ -1,4 +1,4 @@
-"""Plugin mpi: the master gets the hosts of the workers, and all pods open the ssh port."""
+"""Job plugin mpi: the pods of the master task get the hosts of the workers, and all pods open the ssh port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of job plugins, and the objects that they create besides pods."""
+"""Interface of job plugins, and the objects besides pods that they create."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Json = dict[str, Any]
 
 
 class JobPluginError(Exception):
-    """Plugin that cannot be configured as the job requests. The text names the plugin and the error."""
+    """Error for a job plugin that cannot be configured as the job requests. The text names the plugin and the
+    error."""
 
 
 class SshKey(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ class SshKey(msgspec.Struct, frozen=True):
 
 
 class DesiredObject(msgspec.Struct, frozen=True):
-    """Object that a job needs.
+    """Object that a job needs besides its pods.
 
     `content` returns its fields; it can be expensive (a key), so it is called only if the object is missing or
     follows the job. The fields in `owned`, such as `data` or `spec.selector`, follow the job; without any, the
@@ -55,14 +56,13 @@ class DesiredObject(msgspec.Struct, frozen=True):
         }
 
     def belongs_to_job(self, existing: Json) -> bool:
-        """Return whether the existing object was created for this job, not by a user or for an earlier job of its
-        name.
-        """
+        """Return whether the existing object was created for this job, not by a user or for an earlier job of the
+        same name."""
         owners = sequence(mapping(existing.get("metadata")).get("ownerReferences"))
         return any(mapping(owner).get("uid") == self.job.metadata.uid for owner in owners)
 
     def changed(self, existing: Json) -> Json | None:
-        """Return the merge patch that updates an existing object; None if it is up to date."""
+        """Return the merge patch that updates an existing object to the job; None if it is up to date."""
         if not self.owned:
             return None
         patch: Json = {}
@@ -97,19 +97,19 @@ def _difference(old: object, new: object) -> object:
 
 
 class JobPlugin(Protocol):
-    """Plugin of one job, created from its arguments."""
+    """Interface of a job plugin, created for one job from its arguments."""
 
     name: str
 
     def shape_pod(self, job: Job, task: TaskSpec, index: int, pod: Json) -> None:
-        """Add to the manifest of a pod. Raise JobPluginError."""
+        """Add the plugin's variables, ports, volumes and so on to a pod's manifest. Raise JobPluginError."""
 
     def objects(self, job: Job, generate_key: Callable[[], SshKey]) -> tuple[DesiredObject, ...]:
-        """Return the objects that must exist before the pods."""
+        """Return the plugin's objects that must exist before the job's pods."""
 
 
 class PodPlugin:
-    """Plugin without objects."""
+    """Base of job plugins without objects besides pods."""
 
     def objects(self, job: Job, generate_key: Callable[[], SshKey]) -> tuple[DesiredObject, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""Plugin pytorch: the variables with the master and the rank for torch.distributed."""
+"""Job plugin pytorch: sets the variables with the master and the rank for torch.distributed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAIT = "wait-for-master"
 
 
 class PytorchPlugin(PodPlugin):
-    """Plugin pytorch; a job without the master task gets nothing, as upstream."""
+    """Job plugin pytorch; a job without the master task gets no variables, as upstream."""
 
     name = "pytorch"
 
@@ -64,9 +64,8 @@ class PytorchPlugin(PodPlugin):
             add_env(container, [dict(member_task) for member_task in variables])
 
     def _wait(self, pod: Json, address: str) -> None:
-        """Add an init container that waits until the master's port accepts connections, or fails after the
-        timeout.
-        """
+        """Add an init container to a pod that waits until the master's port accepts connections, or fails after the
+        timeout."""
         first = pod["spec"].setdefault("initContainers", [])
         if any(mapping(container).get("name") == _WAIT for container in sequence(first)):
             return

@@ -1,4 +1,5 @@
-"""Plugin ray: starts the head and the workers with the right commands, and creates a Service for the head."""
+"""Job plugin ray: starts the Ray head and the workers with the right commands, and creates a Service for the
+head."""
 
 from __future__ import annotations
 

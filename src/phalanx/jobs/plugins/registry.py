@@ -1,4 +1,4 @@
-"""Plugins of a job, in a fixed order."""
+"""Registry of job plugins, in a fixed order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ PLUGIN_NAMES = tuple(_BUILDERS)
 
 
 def plugin_arguments(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the plugins of a job and the plugins that these need, with their arguments. Raise JobPluginError."""
+    """Return the names and arguments of the plugins that a job names, and of the plugins that these need. Raise
+    JobPluginError."""
     stated = job.spec.plugins
     for name in sorted(stated):
         if name not in _BUILDERS:
@@ -49,7 +50,7 @@ def plugin_arguments(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def plugins_of(job: Job) -> tuple[JobPlugin, ...]:
-    """Return the plugins of a job. Raise JobPluginError."""
+    """Return the configured plugins of a job. Raise JobPluginError for an invalid one."""
     return tuple(_BUILDERS[name](arguments) for name, arguments in plugin_arguments(job).items())
 
 
@@ -62,10 +63,10 @@ def shape(plugins: Sequence[JobPlugin], job: Job, task: TaskSpec, index: int, po
 
 
 def desired_objects(job: Job, generate_key: Callable[[], SshKey]) -> tuple[DesiredObject, ...]:
-    """Return the objects that the plugins need besides pods. Raise JobPluginError."""
+    """Return the objects besides pods that the job's plugins need. Raise JobPluginError."""
     return tuple(desired for plugin in plugins_of(job) for desired in plugin.objects(job, generate_key))
 
 
 def plugin_resources(job: Job) -> dict[str, str]:
-    """Return the plugins in the form of the job's status. Raise JobPluginError."""
+    """Return the job's plugins as entries of `controlledResources` in its status. Raise JobPluginError."""
     return {f"plugin-{name}": name for name in plugin_arguments(job) if name not in _UNLISTED}

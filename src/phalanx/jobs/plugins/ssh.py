@@ -1,4 +1,4 @@
-"""Plugin ssh: the pods of a job log in to each other with a key of the job."""
+"""Job plugin ssh: the pods of a job can log in to each other with a key of the job."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SshPlugin:
 
 
 def generate_rsa_key() -> SshKey:
-    """Generate an RSA key, in forms that every ssh reads. It takes a moment."""
+    """Generate an RSA key in forms that every ssh client reads. It takes a moment."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 

@@ -1,4 +1,5 @@
-"""Plugin svc: host names of the job's pods, also in files and variables, and a network policy around the job."""
+"""Job plugin svc: host names of the job's pods, also in files and variables, and a network policy around the
+job."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ class SvcPlugin:
 
 
 def host_files(job: Job) -> dict[str, str]:
-    """Return the files with the hosts of each task: a file with one host per line, and two variables."""
+    """Return the ConfigMap entries with the hosts of each task: a file with one host per line, and two
+    variables."""
     data = {}
     for task in job.spec.named_tasks():
         task_hosts = hosts(job, task)

@@ -1,4 +1,4 @@
-"""Plugin tensorflow: TF_CONFIG with all members of the cluster and the role of the pod."""
+"""Job plugin tensorflow: sets TF_CONFIG with all members of the cluster and the role of the pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROLES = ("ps", "worker", "chief", "evaluator")
 
 
 class TensorflowPlugin(PodPlugin):
-    """Plugin tensorflow; a job with a single pod gets nothing, because it is no cluster."""
+    """Job plugin tensorflow; a job with a single pod gets no TF_CONFIG, because it is no cluster."""
 
     name = "tensorflow"
 

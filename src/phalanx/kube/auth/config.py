@@ -1,4 +1,4 @@
-"""Choice of a cluster and an identity: from a kubeconfig, or from the pod that this process runs in."""
+"""Choice of a cluster and a user for API requests: from a kubeconfig, or from the pod that this process runs in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Settings of a client: an immutable value that threads and event loops can share.
+    """Settings of an API client: an immutable value that threads and event loops can share.
 
     ``server`` is an http(s) URL without a trailing slash; it can have a path (a server behind a gateway).
     ``credentials`` creates a new source of identities; every client creates its own.
@@ -43,7 +43,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True)
 class Overrides:
-    """Replacements for kubeconfig entries: cluster, user, and the user to impersonate (kubectl's `--as`)."""
+    """Options that replace kubeconfig entries: cluster, user, and the user to impersonate (kubectl's `--as`)."""
 
     cluster: str = ""
     user: str = ""
@@ -53,7 +53,8 @@ class Overrides:
     def headers(self, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Return the Impersonate-* headers that replace `own`, the kubeconfig's.
 
-        A user replaces all of them; groups alone replace only the groups. Raises ConfigError."""
+        A given user replaces all of them; groups alone replace only the groups. Raises ConfigError.
+        """
         if not self.act_as and not self.act_as_groups:
             return own
         if not self.act_as and not any(name == "Impersonate-User" for name, _ in own):
@@ -78,7 +79,8 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterConfig:
-    """Load the cluster as kubectl does: explicit file, $KUBECONFIG (a merged list), ~/.kube/config, in-cluster.
+    """Load the client settings as kubectl does: explicit file, $KUBECONFIG (a merged list), ~/.kube/config,
+    in-cluster.
 
     The in-cluster configuration is used only when no kubeconfig file exists or the files name no context at
     all. ConfigError names the faulty file and entry; unused entries are not validated.
@@ -108,7 +110,8 @@ def load_config(
 def config_of(
     loaded: Kubeconfig, context: str | None, environ: Mapping[str, str], overrides: Overrides
 ) -> ClusterConfig:
-    """Return the settings for a context (None: the current one). `environ` can name proxies. Raises ConfigError."""
+    """Return the client settings for a kubeconfig context (None: the current one). `environ` can name proxies.
+    Raises ConfigError."""
     chosen = loaded.context(context, overrides.cluster, overrides.user)
     cluster = loaded.cluster(chosen)
     user = loaded.user(chosen)

@@ -24,7 +24,7 @@ TOKEN_FILE_PERIOD = 60.0
 
 @dataclass(frozen=True)
 class ClientCertificate:
-    """A certificate chain and its key, both PEM. The repr hides the key."""
+    """Client certificate chain and its key, both PEM. The repr hides the key."""
 
     certificate: bytes
     key: bytes
@@ -35,7 +35,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True)
 class ClientIdentity:
-    """Identity for a request: an Authorization header value, a certificate of a plugin, or neither."""
+    """Identity that a request sends: an Authorization header value, a certificate of an exec plugin, or neither."""
 
     authorization: str | None = None
     certificate: ClientCertificate | None = None
@@ -46,20 +46,22 @@ class ClientIdentity:
 
 
 class Credentials(Protocol):
-    """A source of identities. One client, one event loop; the same object may serve many requests at once."""
+    """Source of client identities. One client, one event loop; the same object may serve many requests at once."""
 
     def cached(self) -> ClientIdentity | None:
-        """Return the identity if it is cached and not expired; None if the caller has to await ``current``."""
+        """Return the cached identity if it is not expired; None if the caller has to await ``current``."""
 
     async def current(self) -> ClientIdentity:
-        """Return the identity to use now, renewed if it is due. Raises ConfigError if there is none."""
+        """Return the identity for a request now, renewed if it is due. Raises ConfigError without a usable
+        identity."""
 
     async def renew(self, rejected: ClientIdentity) -> ClientIdentity | None:
-        """Return another identity than the rejected one after a 401, or None if there is no other."""
+        """Return another identity than the one that the server rejected with 401; None if there is no other."""
 
 
 def bearer(token: str, origin: str) -> str:
-    """Return the Authorization value for a token. Raises ConfigError if it does not fit into one header line."""
+    """Return the Authorization header value for a token. Raises ConfigError if the token does not fit into one
+    header line."""
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(f"{origin}: the token has characters that cannot be in a header")
     return f"Bearer {token}"
@@ -67,7 +69,7 @@ def bearer(token: str, origin: str) -> str:
 
 @dataclass(frozen=True)
 class StaticCredentials:
-    """Credentials that never change: a token, a name and password, or nothing (certificates, anonymous)."""
+    """Credentials that never change: a token, a name and password, or nothing (client certificates, anonymous)."""
 
     identity: ClientIdentity = ClientIdentity()
 
@@ -91,7 +93,7 @@ class StaticCredentials:
 
 
 class TokenFileCredentials:
-    """A bearer token in a file that another process rotates.
+    """Credentials from a bearer token in a file that another process rotates.
 
     The file is read again every ``period`` seconds and after a 401. If it is unreadable, the last valid token
     stays in use, so a half-written rotation is harmless. Without a last token ``fallback`` is used
@@ -147,7 +149,8 @@ class TokenFileCredentials:
 
 
 class RenewableCredentials:
-    """Base of slow identity sources: one renewal at a time, and all concurrent requests await its result.
+    """Base of identity sources that answer slowly: one renewal at a time, and all concurrent requests await its
+    result.
 
     A subclass implements ``obtain``: it returns an identity and its expiry (wall clock, Unix seconds; None for
     no expiry).

@@ -29,7 +29,7 @@ _STDERR_SHOWN = 600
 
 @dataclass(frozen=True)
 class ExecPlugin:
-    """The ``exec`` section of a kubeconfig user, validated. ``origin`` names the file and the entry."""
+    """Validated ``exec`` section of a kubeconfig user. ``origin`` names the file and the entry."""
 
     command: str
     api_version: str
@@ -56,7 +56,8 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecCredentials(RenewableCredentials):
-    """Credentials of a plugin, which runs if there is no credential, if it has expired, and once after a 401."""
+    """Credentials of an exec plugin, which runs if there is no credential, if it has expired, and once after a
+    401."""
 
     def __init__(
         self,

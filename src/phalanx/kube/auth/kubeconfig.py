@@ -79,7 +79,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class NamedEntry(Generic[E]):
-    """One entry with its name and its file."""
+    """One entry of a kubeconfig (context, cluster or user) with its name and its file."""
 
     kind: str
     name: str
@@ -91,13 +91,14 @@ class NamedEntry(Generic[E]):
         return f"kubeconfig {self.file}: {self.kind} {self.name!r}"
 
     def path(self, text: str) -> str:
-        """Resolve a path of this entry against the directory of its file, not the working directory."""
+        """Resolve a path in this kubeconfig entry against the directory of its file, not the working directory."""
         return text if os.path.isabs(text) else os.path.join(os.path.dirname(os.path.abspath(self.file)), text)
 
 
 @dataclass
 class Kubeconfig:
-    """Merged files. Of two entries with one name the first file's is used whole; so is current-context."""
+    """Kubeconfig merged from files. Of two entries with one name the first file's is used whole; so is
+    current-context."""
 
     files: list[str] = field(default_factory=list)
     current_context: str = ""
@@ -112,7 +113,7 @@ class Kubeconfig:
 
     @classmethod
     def of_document(cls, document: dict[str, Any], name: str) -> Kubeconfig:
-        """Create a kubeconfig from a document that is not a file; `name` is its place in messages."""
+        """Create a kubeconfig from a document that is not a file; `name` stands for the file in messages."""
         config = cls()
         config._add(name, document)
         return config
@@ -138,7 +139,8 @@ class Kubeconfig:
         return f"kubeconfig {os.pathsep.join(self.files)}"
 
     def context(self, name: str | None, cluster: str = "", user: str = "") -> NamedEntry[ContextEntry]:
-        """Return the context `name` (None: the current one), with `cluster` or `user` in place of its own."""
+        """Return the context `name` (None: the current one), with `cluster` or `user` in place of the context's
+        own."""
         name = name or self.current_context
         if not name and cluster:
             return NamedEntry("context", "", self.files[0], ContextEntry(cluster, user or None))
@@ -172,9 +174,10 @@ class Kubeconfig:
         return ", ".join(sorted(repr(name) for known, name in self._entries if known == kind)) or "none"
 
     def tls(self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry]) -> TlsSettings:
-        """Return the TLS settings, by the rules of kubectl.
+        """Return the TLS settings of a kubeconfig's cluster and user, by the rules of kubectl.
 
-        Data has priority over files. A CA together with the insecure switch raises ConfigError."""
+        Data has priority over files. A CA together with the insecure switch raises ConfigError.
+        """
         cluster_entry, user_entry = cluster.entry, user.entry
         authority = _decoded(cluster_entry.certificate_authority_data, cluster.origin, "certificate-authority-data")
         insecure = bool(cluster_entry.insecure_skip_tls_verify)
@@ -211,7 +214,8 @@ class Kubeconfig:
     def credentials(
         self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry], server: str
     ) -> Callable[[], Credentials]:
-        """Return the factory for a user's credentials: token, tokenFile, basic auth, or else an exec plugin.
+        """Return a function that creates the credentials of a user: token, tokenFile, basic auth, or else an exec
+        plugin.
 
         A token beside an exec plugin has priority, as in kubectl.
         """
@@ -296,7 +300,8 @@ class Kubeconfig:
         )
 
     def impersonation(self, user: NamedEntry[UserEntry]) -> tuple[tuple[str, str], ...]:
-        """Return the Impersonate-* headers of ``as`` and its companion fields. Raises ConfigError."""
+        """Return the Impersonate-* headers for the kubeconfig user's ``as`` and related fields. Raises
+        ConfigError."""
         entry = user.entry
         headers = []
         if entry.act_as:

@@ -19,7 +19,8 @@ _NOT_SIGNED = frozenset({2, 7, 18, 19, 20, 21})
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """Verification of the server, and the client certificate. Bytes are PEM and have priority over files.
+    """Settings for the verification of the server, and the client certificate. Bytes are PEM and have priority over
+    files.
 
     Without a certificate authority the system's are used. ``server_name`` replaces the URL's host both in
     SNI and in the verification of the server's certificate.
@@ -36,7 +37,7 @@ class TlsSettings:
 
     @property
     def configured(self) -> bool:
-        """Return whether any setting requires TLS (this decides the scheme of a server without one)."""
+        """Whether any setting requires TLS (this decides the scheme of a server address without one)."""
         return bool(
             self.authority
             or self.authority_file
@@ -48,7 +49,7 @@ class TlsSettings:
 
     @property
     def trusted(self) -> str:
-        """Name of the authorities that are accepted for the server's certificate, for messages."""
+        """Name of the authorities that can sign the server's certificate, for messages."""
         if self.authority:
             return f"the certificate authority of {self.origin}"
         if self.authority_file:
@@ -56,7 +57,8 @@ class TlsSettings:
         return f"any certificate authority of this system, and {self.origin} names none"
 
     def context(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
-        """Return a new SSL context. ``certificate`` (of an exec plugin) replaces the settings' own.
+        """Return a new SSL context. ``certificate`` (of an exec plugin) replaces the client certificate of the
+        settings.
 
         Raises ConfigError that names the origin and the unloadable part. Reads files, so call it rarely.
         """
@@ -78,7 +80,8 @@ class TlsSettings:
         return context
 
     def stamp(self) -> tuple[tuple[str, int, int, int], ...]:
-        """Return a value that changes when a file is replaced or rewritten; empty if all data is inline.
+        """Return a stamp that changes when a certificate file is replaced or rewritten; empty if all data is
+        inline.
 
         The kubelet replaces mounted secrets and CAs by switching a symlink, so the inode is part of the value.
         """

@@ -27,7 +27,8 @@ ACCEPT_PACKED = ("Accept-Encoding", "gzip")
 
 
 class AiohttpTransport:
-    """aiohttp sessions: requests share ``max_connections``; streams last minutes and have their own connections."""
+    """Transport on aiohttp sessions: requests share ``max_connections``; streams last minutes and have their own
+    connections."""
 
     def __init__(
         self,
@@ -42,7 +43,8 @@ class AiohttpTransport:
         answer_limit: int = 0,
         trusted: str = "",
     ) -> None:
-        """`trusted` names the accepted authorities of the server's certificate, for messages."""
+        """Create the transport. `trusted` names the accepted authorities of the server's certificate, for
+        messages."""
         self._trusted = trusted
         self._server = server
         self._limit = answer_limit
@@ -151,7 +153,7 @@ class AiohttpTransport:
 
 
 class _Stale(ConnectionLost):
-    """The server closed the connection without a byte of a response: typical after a long idle time."""
+    """Connection that the server closed without a byte of a response: typical after a long idle time."""
 
 
 @contextmanager
@@ -179,7 +181,7 @@ def _translated(method: str, target: str, trusted: str) -> Iterator[None]:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Enable kernel probes on a silent connection, so that a vanished peer is detected while we wait."""
+    """Enable kernel probes (TCP keep-alive) on a silent connection, so that a vanished server is detected."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

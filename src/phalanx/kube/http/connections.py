@@ -1,4 +1,5 @@
-"""Choice of the transport for a request: the one for the current TLS identity, while old ones drain."""
+"""Choice of the transport for a request: the one with the current client certificate, while old ones finish their
+requests."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def default_transport(
 
 
 class _Generation:
-    """A transport with its certificate and the number of requests that still use it."""
+    """Transport with its client certificate and the number of requests that still use it."""
 
     def __init__(self, transport: Transport, certificate: ClientCertificate | None) -> None:
         self.transport = transport
@@ -80,7 +81,8 @@ class _Generation:
 
 
 class Connections:
-    """Current transport; replaced when a plugin returns a new certificate or a certificate file changes.
+    """Holder of the current transport, which is replaced when a plugin returns a new certificate or a certificate
+    file changes.
 
     A connection keeps the certificate of its handshake, so a rotation needs new connections. The old
     transport is closed when its last request has ended; a watch can use it until the watch ends.

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: one request at a time, with its whole response.
+"""One HTTP/1.1 connection to an API server: one request at a time, with its whole response.
 
 It supports only the features that API servers need: no pipelining, no upgrade, trailers are dropped.
 """
@@ -26,15 +26,15 @@ _MAX_PREALLOCATED = 2**26
 
 
 class StaleConnection(ConnectionLost):
-    """The connection ended without a byte of a response: typical after a long idle time."""
+    """Connection that ended without a byte of a response: typical after a long idle time."""
 
 
 class _Garbled(Exception):  # noqa: N818 - private, and always converted into a ConnectionLost
-    """The response is not valid HTTP, or uses an unsupported feature."""
+    """Response that is not valid HTTP, or uses an unsupported feature."""
 
 
 class Http1Connection(asyncio.Protocol):
-    """A connection for one ``exchange`` at a time, valid only while ``usable``."""
+    """HTTP/1.1 connection for one ``exchange`` at a time, valid only while ``usable``."""
 
     __slots__ = (
         "_answer",
@@ -78,7 +78,7 @@ class Http1Connection(asyncio.Protocol):
         self._received = 0
 
     async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> HttpResponse:
-        """Send a whole request and wait for its response; ConnectionLost if there is none within ``seconds``.
+        """Send a whole request and wait for its response; raise ConnectionLost if there is none within ``seconds``.
 
         After any exception, cancellation included, the connection is closed, because a late response would
         belong to no request.
@@ -148,7 +148,8 @@ class Http1Connection(asyncio.Protocol):
     # -- parsing -----------------------------------------------------------------------------------------
 
     def _parse_single_piece(self, data: bytes) -> bool:
-        """Parse the usual case: the whole response in one piece, with its length. Return False otherwise."""
+        """Parse a whole response that arrived in one piece with its length, which is the usual case. Return False
+        otherwise."""
         end = data.find(b"\r\n\r\n")
         if end < 0:
             return False
@@ -181,7 +182,7 @@ class Http1Connection(asyncio.Protocol):
             self._complete(body)
 
     def _parse_head(self, head: bytes) -> bool:
-        """Parse status line and headers. Return False for an interim response (1xx)."""
+        """Parse status line and headers of a response. Return False for an interim response (1xx)."""
         if not head.startswith(b"HTTP/1."):
             raise _Garbled("not HTTP/1")
         status = int(head[9:12])
@@ -207,7 +208,7 @@ class Http1Connection(asyncio.Protocol):
         return True
 
     def _take_chunks(self) -> bool:
-        """Move complete chunks out of the buffer. Return True after the last one."""
+        """Move complete chunks of a chunked response out of the buffer. Return True after the last chunk."""
         buffer, at = self._buffer, 0
         whole, parts = memoryview(buffer), list[memoryview]()
         try:

@@ -39,7 +39,7 @@ class Http1Transport:
         answer_limit: int = 0,
         trusted: str = "",
     ) -> None:
-        """`trusted` names the accepted authorities of the server's certificate, for messages."""
+        """Create the pool. `trusted` names the accepted authorities of the server's certificate, for messages."""
         self._trusted = trusted
         self._answer_limit = answer_limit
         parts = urlsplit(server)
@@ -127,7 +127,8 @@ class Http1Transport:
         return head.encode("latin-1") + body
 
     def _pop_idle(self) -> Http1Connection | None:
-        """Return a usable kept-alive connection, None if there is none. The most recently used is tried first."""
+        """Return a usable kept-alive connection; None if there is none. The most recently used one is tried
+        first."""
         oldest = asyncio.get_running_loop().time() - IDLE_LIMIT
         while self._idle:
             connection = self._idle.pop()
@@ -137,7 +138,8 @@ class Http1Transport:
         return None
 
     async def _acquire(self, deadline: float) -> Http1Connection:
-        """Return a connection as soon as one is free or can be opened. Raises Unreachable after `deadline`."""
+        """Return a connection as soon as one of the pool is free or can be opened. Raises Unreachable after
+        `deadline`."""
         try:
             async with asyncio.timeout_at(deadline):
                 if self._open < self._limit:
@@ -155,7 +157,7 @@ class Http1Transport:
             raise Unreachable("no free connection in time") from error
 
     async def _wait_for_connection(self) -> Http1Connection | None:
-        """Wait in line for a connection, or for the permission (None) to open one."""
+        """Wait in line for a free connection of the pool, or for the permission (None) to open one."""
         waiter: asyncio.Future[Http1Connection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -200,7 +202,7 @@ class Http1Transport:
         self._return_slot(None)
 
     def _return_slot(self, connection: Http1Connection | None) -> None:
-        """Return a slot to the pool: a usable connection, or None for the permission to open one."""
+        """Return a slot to the pool: a usable connection, or None for the permission to open a new connection."""
         if connection is not None:
             self._release(connection)
         elif not self._hand_over(None):
@@ -215,7 +217,7 @@ class Http1Transport:
         return False
 
     def _reap(self) -> None:
-        """Close the connections that are idle for too long, before the server or a load balancer does."""
+        """Close the connections that are idle for too long, before the server or a load balancer closes them."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - IDLE_LIMIT
         expired = [

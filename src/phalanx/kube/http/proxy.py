@@ -1,4 +1,4 @@
-"""HTTP proxy for a server, by the environment variables that kubectl reads."""
+"""Choice of the HTTP proxy for an API server, by the environment variables that kubectl reads."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ["HttpRequest", "HttpResponse", "Transport"]
 
 
 class HttpResponse(NamedTuple):
-    """A complete HTTP response; ``retry_after`` is the raw header."""
+    """Complete HTTP response; ``retry_after`` is the raw header."""
 
     status: int
     body: bytes
@@ -20,7 +20,7 @@ class HttpResponse(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """One request. ``target`` is complete and escaped: the server's base path, the path, and the query."""
+    """One HTTP request. ``target`` is complete and escaped: the server's base path, the path, and the query."""
 
     method: str
     target: str
@@ -35,13 +35,13 @@ class HttpRequest(NamedTuple):
     may_send: Callable[[], bool] | None = None
 
     def check(self) -> None:
-        """Raise Fenced if the request must not be sent any more."""
+        """Raise Fenced if this write must not be sent any more because the lease has expired."""
         if self.may_send is not None and not self.may_send():
             raise Fenced("not sent: this process no longer holds the lease")
 
 
 class Transport(Protocol):
-    """A pool of connections to one server with one TLS identity.
+    """Pool of connections to one server with one TLS identity.
 
     Neither method follows redirects, retries, sleeps, or reads credentials. Both raise ConnectionLost
     (Unreachable if nothing was sent) and nothing else.
@@ -53,11 +53,12 @@ class Transport(Protocol):
     def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
-        """GET a body in pieces, each in an HttpResponse; a first one with an empty body reports the status.
+        """Send a GET and yield the body in pieces, each in an HttpResponse; a first one with an empty body reports
+        the status.
 
         An error status arrives as one HttpResponse with its whole body. A silence of ``read_timeout`` seconds
         raises ConnectionLost, and so does a truncated body.
         """
 
     async def close(self) -> None:
-        """Close every connection; open requests fail."""
+        """Close every connection; requests in progress fail."""

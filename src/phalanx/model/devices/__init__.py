@@ -1,1 +1,1 @@
-"""Devices: shared cards, NUMA nodes, resource claims."""
+"""Devices: shared GPUs and similar cards, NUMA nodes, resource claims."""

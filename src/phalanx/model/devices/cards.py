@@ -1,4 +1,4 @@
-"""Cards (GPUs and similar devices) that pods share, and the shares that pods request and use."""
+"""GPUs and similar cards that pods share, and the shares that pods request and use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FULL = 100
 
 
 class Family(enum.StrEnum):
-    """API family of a card and of its requests; a card serves only requests of its own family."""
+    """API family of a shared GPU and of its requests; a GPU serves only requests of its own family."""
 
     VGPU = "vgpu"  # Volcano's vGPU (HAMi-core): volcano.sh/vgpu-*
     GPU_SHARE = "gpu-share"  # Volcano's first GPU sharing: volcano.sh/gpu-memory, volcano.sh/gpu-number
@@ -19,7 +19,7 @@ class Family(enum.StrEnum):
 
 
 class Card(msgspec.Struct, frozen=True):
-    """One card of a node.
+    """Shared GPU (or similar card) of a node.
 
     `id` is the name for pods: a UUID, or the card's index on the node. `memory` is in units of its family (MiB or
     bytes), `slots` is the maximum number of containers that share it, `kind` is its model, `mode` its
@@ -36,7 +36,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class CardShare(msgspec.Struct, frozen=True, cache_hash=True):
-    """Request of one container (or of a pod as a whole): a share of each of `count` different cards.
+    """Request of one container (or of a pod as a whole) for a share of each of `count` different GPUs.
 
     `memory` is an amount per card, unless `percent` of the card's memory is set. `cores` are percent per card.
     """
@@ -48,7 +48,7 @@ class CardShare(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """Request of a pod for cards of its node; the `shares` are in the order of its containers.
+    """Request of a pod for shared GPUs of its node; the `shares` are in the order of its containers.
 
     A card matches if its model contains one of `kinds` (if any) and none of `other_kinds`, its id is one of `ids`
     (if any) and none of `other_ids`, and its mode is `mode` (unless ""). With `group` no card serves two pods of
@@ -69,7 +69,7 @@ class DeviceNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class CardHold(msgspec.Struct, frozen=True, cache_hash=True):
-    """Share of one card that a pod uses."""
+    """Share of one GPU that a pod uses."""
 
     family: Family
     card: str
@@ -78,7 +78,7 @@ class CardHold(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class NodeCards(msgspec.Struct, frozen=True):
-    """Cards of a node from an object besides the Node; empty after its deletion."""
+    """Shared GPUs of a node, from an object besides the Node; empty after the deletion of this object."""
 
     node: str
     family: Family

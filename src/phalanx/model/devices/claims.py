@@ -1,4 +1,4 @@
-"""Devices that pods claim by name and selector: resource.k8s.io, dynamic resource allocation.
+"""Devices that pods claim by class and selector: resource.k8s.io, dynamic resource allocation (DRA).
 
 Quantities have their original text (`40Gi`); `cluster/dra/` compares them exactly.
 """
@@ -18,7 +18,8 @@ DeviceId = tuple[str, str, str]
 
 
 class DeviceToleration(msgspec.Struct, frozen=True, cache_hash=True):
-    """Device taints that a request tolerates; empty `key` and `effect` mean all, `seconds` is only passed on."""
+    """Device taints that a device request tolerates; empty `key` and `effect` mean all, `seconds` is only passed
+    on."""
 
     key: str = ""
     operator: str = "Equal"
@@ -34,8 +35,8 @@ class DeviceTaint(msgspec.Struct, frozen=True):
 
 
 class DeviceAsk(msgspec.Struct, frozen=True, cache_hash=True):
-    """Request for devices of one class that match all `selectors` (CEL): `count` devices, or all of a node
-    (`count` 0).
+    """One choice in a device request: devices of one class that match all `selectors` (CEL), `count` devices or all
+    of a node (`count` 0).
 
     With `admin` the devices are used besides their users. `capacity` is the consumed capacity of a shared device:
     (name of the capacity, quantity).
@@ -51,22 +52,21 @@ class DeviceAsk(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceRequest(msgspec.Struct, frozen=True, cache_hash=True):
-    """One request of a claim: its only ask, or `prioritised` alternatives, of which the first satisfiable one
-    applies.
-    """
+    """One request of a ResourceClaim: its only choice, or `prioritised` alternatives, of which the first
+    satisfiable one applies."""
 
     name: str
     asks: tuple[DeviceAsk, ...]
     prioritised: bool = False
 
     def full_name(self, ask: int) -> str:
-        """Return the name of an alternative in results and configuration."""
+        """Return the name of an alternative (request/subrequest) in results and configuration."""
         return f"{self.name}/{self.asks[ask].name}" if self.prioritised else self.name
 
 
 class DeviceConstraint(msgspec.Struct, frozen=True, cache_hash=True):
-    """Constraint on all devices of the `requests` (none: of the claim): equal `match` attributes, or pairwise
-    different `distinct` attributes.
+    """Constraint of a ResourceClaim on the devices of all `requests` (none: of all requests of the claim): equal
+    `match` attributes, or pairwise different `distinct` attributes.
 
     If both are set, `match` applies.
     """
@@ -77,16 +77,16 @@ class DeviceConstraint(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceConfig(msgspec.Struct, frozen=True, cache_hash=True):
-    """Configuration for drivers, passed on unchanged: `body` is the JSON object without its requests."""
+    """Configuration of a ResourceClaim for device drivers, passed on unchanged: `body` is the JSON object without
+    its requests."""
 
     requests: tuple[str, ...]
     body: str
 
 
 class ClaimSpec(msgspec.Struct, frozen=True, cache_hash=True):
-    """Spec of a claim. `fault` is the reason why it is unreadable (an unknown kind of request or constraint):
-    then no device is allocated.
-    """
+    """Spec of a ResourceClaim. `fault` is the reason why it is unreadable (an unknown kind of request or
+    constraint): then no device is allocated."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -99,7 +99,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceMapping(msgspec.Struct, frozen=True, cache_hash=True, rename="camel"):
-    """Request of a pod's claim for extended resources that serves the amount of one container."""
+    """Mapping of one container's extended resource to a device request in the pod's ResourceClaim."""
 
     container_name: str
     resource_name: str
@@ -107,9 +107,8 @@ class DeviceMapping(msgspec.Struct, frozen=True, cache_hash=True, rename="camel"
 
 
 class ExtendedNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """Extended resource of a device class: `amount` on a node whose kubelet offers it, the devices of `requests`
-    on other nodes.
-    """
+    """Request for an extended resource that a DeviceClass provides: `amount` on a node whose kubelet offers it, the
+    devices of `requests` on other nodes."""
 
     resource: str
     amount: int
@@ -118,7 +117,7 @@ class ExtendedNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ClaimNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """One resource claim of a pod, in the form of its class.
+    """One ResourceClaim of a pod, in the form that its pod class contains.
 
     The pod's own unallocated claim is only its `spec`, so that pods of equal templates are one class. `claim`
     (namespace/name) names a claim that several pods share, or that is allocated already: then it restricts the
@@ -135,7 +134,7 @@ class ClaimNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class AllocatedDevice(msgspec.Struct, frozen=True):
-    """One device of a claim. `consumed` is set for a device that several claims can share."""
+    """One allocated device of a ResourceClaim. `consumed` is set for a device that several claims can share."""
 
     id: DeviceId
     admin: bool = False
@@ -144,7 +143,7 @@ class AllocatedDevice(msgspec.Struct, frozen=True):
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
-    """ClaimResult of a claim, and the nodes that can use it (None: all), from the API.
+    """Allocation of a ResourceClaim: its devices, and the nodes that can use it (None: all).
 
     `document` is the JSON of a `status.allocation` to write, "" once it is written; `conditions`: the claim is
     usable only after its devices are ready (binding conditions).
@@ -183,7 +182,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class DeviceClass(msgspec.Struct, frozen=True):
-    """Device class of administrators; `extended` is its extended resource."""
+    """DeviceClass; `extended` is the extended resource that it provides."""
 
     name: str
     selectors: tuple[str, ...] = ()
@@ -202,7 +201,7 @@ class DeviceAttribute(msgspec.Struct, frozen=True):
 
 
 class ConsumptionPolicy(msgspec.Struct, frozen=True):
-    """Rounding of requests for a shared capacity: up to one of `values`, or into low..high by steps."""
+    """Rounding of requests for a shared device's capacity: up to one of `values`, or into low..high by steps."""
 
     default: str = ""
     values: tuple[str, ...] = ()
@@ -217,7 +216,7 @@ class DeviceCapacity(msgspec.Struct, frozen=True):
 
 
 class NodeAccess(msgspec.Struct, frozen=True):
-    """Nodes that can use a device: one node, the nodes that a term selects, or `all` nodes."""
+    """Nodes that can use a device: one node, the nodes that a selector term matches, or `all` nodes."""
 
     node: str = ""
     terms: tuple[NodeSelectorTerm, ...] | None = None
@@ -226,7 +225,7 @@ class NodeAccess(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One device of a pool. Names without a domain belong to the domain of the driver.
+    """One device of a pool (DRA). Names without a domain belong to the domain of the driver.
 
     `counters` are its usage of the pool's shared counters: (counter set, counter, quantity). `access` is set if
     each device has its own.
@@ -245,7 +244,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class DeviceSlice(msgspec.Struct, frozen=True):
-    """ResourceSlice: a part of a pool of devices.
+    """ResourceSlice: a part of a pool of devices (DRA).
 
     Only the newest generation of a pool counts, and only with all of its `parts`. `access` is None if each device
     has its own.
@@ -263,7 +262,8 @@ class DeviceSlice(msgspec.Struct, frozen=True):
 
 
 class AllocateClaim(Preparation, frozen=True):
-    """ClaimResult of a claim and its reservation for a pod, or for the pod's PodGroup if `group` is set.
+    """Preparation before a binding: write the allocation of a ResourceClaim and its reservation for a pod, or for
+    the pod's PodGroup if `group` is set.
 
     `allocation` is the JSON of `status.allocation`, "" if the claim is allocated already. `uid` is that of the
     claim, `version` that of its API. With `conditions` the pod must wait until the devices are ready. `fault` is

@@ -1,4 +1,4 @@
-"""Annotations and resources for cards, of pods, schedulers and device plugins.
+"""Annotations and resources for shared GPUs, of pods, schedulers and device plugins.
 
 Volcano's are those of its device packages (api/devices/nvidia/vgpu and gpushare), Koordinator's those of
 apis/extension/device_share.go.

@@ -1,4 +1,4 @@
-"""Number of GPUs in an amount of resources, for lists: all vendors, whole GPUs and shares."""
+"""Number of GPUs in a pod's requests, for lists: all vendors, whole GPUs and shares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def gpu_percent(requests: Iterable[tuple[str, int]]) -> int:
-    """Return the GPUs of (resource, count) pairs, in hundredths of a card."""
+    """Return the number of GPUs in (resource, count) pairs, in hundredths of a GPU."""
     counted = percent = 0
     for resource, amount in requests:
         if resource in _IN_PERCENT:

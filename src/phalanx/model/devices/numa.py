@@ -1,4 +1,4 @@
-"""CPUs by NUMA node and their users (Volcano's Numatopology objects)."""
+"""CPUs of a node by NUMA node, and the pods that use them (Volcano's Numatopology objects)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AS_THE_NODE = "as-the-node"
 
 
 class NumaTopology(msgspec.Struct, frozen=True):
-    """NUMA topology of one node: `cpus` and `free` count CPUs per NUMA node.
+    """NUMA topology of one node: `cpus` and `free` are numbers of CPUs per NUMA node.
 
     `free` excludes CPUs that the kubelet reserves and CPUs of the pods in `assigned` (uids, and names with their
     namespaces). `pinned` kubelets assign exclusive CPUs to Guaranteed pods.

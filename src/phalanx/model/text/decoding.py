@@ -1,4 +1,4 @@
-"""The decoder of JSON and numbers from outside, with limits, in linear time, and one exception type each.
+"""Decoder of JSON and numbers from other programs, with limits, in linear time, and one exception type each.
 
 Python's own limits raise unexpected exceptions (RecursionError for deep JSON, ValueError for an int of more than
 4,300 digits), and below these limits parsing takes quadratic time. So all text of objects, annotations, responses
@@ -41,7 +41,8 @@ def decode_json(text: bytes | str) -> Any: ...
 @overload
 def decode_json(text: bytes | str, kind: type[T]) -> T: ...
 def decode_json(text: bytes | str, kind: Any = Any) -> Any:
-    """Decode JSON as a `kind`, at most `MAX_DEPTH` levels deep. Raise msgspec.DecodeError for any error."""
+    """Decode JSON to a value of type `kind`, at most `MAX_DEPTH` levels deep. Raise msgspec.DecodeError for any
+    error."""
     if nested_too_deep(text):
         raise msgspec.DecodeError(f"it is nested more than {MAX_DEPTH} levels deep")
     return decoded(_decoder_of(kind), text)
@@ -49,12 +50,12 @@ def decode_json(text: bytes | str, kind: Any = Any) -> Any:
 
 @cache
 def _decoder_of(kind: Any) -> _Decoder[Any]:
-    """Return a cached decoder, because its creation takes longer than decoding a small object."""
+    """Return a cached decoder for a type, because its creation takes longer than decoding a small object."""
     return msgspec.json.Decoder(kind).decode
 
 
 def decoded(decode: _Decoder[T], text: bytes | str) -> T:
-    """Call a decoder of msgspec with an unchecked text. Raise msgspec.DecodeError for any error.
+    """Decode an unchecked text with a decoder of msgspec. Raise msgspec.DecodeError for any error.
 
     For typed decoders: the nesting of skipped fields is limited only by Python.
     """
@@ -67,7 +68,7 @@ def decoded(decode: _Decoder[T], text: bytes | str) -> T:
 
 
 def decode_loosely(raw: bytes) -> Any:
-    """Decode JSON; parts beyond the limits become texts, so that the reader of a field can report it.
+    """Decode JSON; values beyond the limits become texts, so that the reader of a field can report them.
 
     Raises msgspec.DecodeError for other texts than JSON.
     """
@@ -127,7 +128,7 @@ def parts_at(raw: bytes, level: int) -> list[tuple[int, int, bytes]]:
 
 
 def shallow(raw: bytes, level: int, instead: bytes = b"null") -> bytes:
-    """Return a JSON text in which `instead` replaces each list and object at this level."""
+    """Return a JSON text in which `instead` replaces each list and object at one level of nesting."""
     pieces, at = [], 0
     for begin, end, _ in parts_at(raw, level):
         pieces += [raw[at:begin], instead]
@@ -155,7 +156,7 @@ def parse_float(text: str) -> float | None:
 
 
 def quoted(value: object) -> str:
-    """Quote a value for a message: its repr, shortened to a readable length. Never raises.
+    """Quote a value for a message: its repr, shortened to a readable length. Never raise.
 
     The result does not contain the separator of a message's parts.
     """

@@ -25,9 +25,8 @@ _STEP: Final = re.compile(
 
 
 class PathStep(NamedTuple):
-    """One step: a field, a field at any depth, an index, a slice, all items, or a filter (key path, operator,
-    value).
-    """
+    """One step of a JSONPath: a field, a field at any depth, an index, a slice, all items, or a filter (key path,
+    operator, value)."""
 
     kind: str
     key: str
@@ -36,12 +35,12 @@ class PathStep(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Compiled path; a path without steps matches nothing, like a malformed path."""
+    """Compiled JSONPath; a path without steps matches nothing, like a malformed path."""
 
     steps: tuple[PathStep, ...]
 
     def find(self, obj: Any) -> list[Any]:
-        """Return the values at the path in document order, without nulls."""
+        """Return the values at the JSONPath in document order, without nulls."""
         values = [obj] if self.steps else []
         for step in self.steps:
             values = [value for item in values for value in _apply(step, item)]
@@ -49,7 +48,7 @@ class Path(NamedTuple):
 
 
 def parse_path(source: str) -> Path:
-    """Compile `.a.b[0].c`; braces around it are allowed. A malformed path matches nothing."""
+    """Compile a JSONPath `.a.b[0].c`; braces around it are allowed. A malformed path matches nothing."""
     try:
         return compile_path(source)
     except ValueError:
@@ -57,7 +56,7 @@ def parse_path(source: str) -> Path:
 
 
 def compile_path(source: str) -> Path:
-    """Compile a path. Raise ValueError that names the invalid part."""
+    """Compile a JSONPath. Raise ValueError that names the invalid part."""
     text = source.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
@@ -126,7 +125,7 @@ def _apply(step: PathStep, item: Any) -> list[Any]:
 
 
 def _below(key: str, item: Any) -> Iterator[Any]:
-    """Yield the values of a key at any depth, outer values first."""
+    """Yield the values of a key at any depth below an item, outer values first."""
     waiting = [item]
     while waiting:
         container = waiting.pop()

@@ -1,4 +1,4 @@
-"""kubectl templates: text with JSONPaths in braces, such as `{range .items[*]}{.name}{"\\n"}{end}`."""
+"""Templates of kubectl: text with JSONPaths in braces, such as `{range .items[*]}{.name}{"\n"}{end}`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Text(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """Value at `path`; None for the object itself."""
+    """Part of a kubectl template: the value at `path`; None for the object itself."""
 
     path: Path | None
 
@@ -34,7 +34,7 @@ _Part = _Text | _Value | _Range
 
 
 class Template:
-    """Compiled template. Raises ValueError for a malformed template."""
+    """Compiled kubectl template. Raises ValueError for a malformed template."""
 
     def __init__(self, source: str) -> None:
         parts, unparsed = _parse(list(_pieces(source)), inside=False)
@@ -42,17 +42,19 @@ class Template:
         self._parts = parts
 
     def render(self, document: Any) -> str:
-        """Render a document. Several values of a path are joined by spaces; missing values are empty."""
+        """Render the template for a document. Several values of a path are joined by spaces; missing values are
+        empty."""
         return "".join(_render(self._parts, document))
 
 
 def value_text(value: Any) -> str:
-    """Return a string as it is, other values as JSON."""
+    """Format a JSON value: a string as it is, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _pieces(source: str) -> Iterator[tuple[bool, str]]:
-    """Yield (whether in braces, text) of each piece. A template without braces is one path, as in kubectl."""
+    """Yield (whether in braces, text) of each piece of a kubectl template. A template without braces is one path,
+    as in kubectl."""
     if "{" not in source and "}" not in source:
         yield True, source.strip()
         return
@@ -73,7 +75,8 @@ def _without_braces(text: str, source: str) -> str:
 def _parse(
     pieces: Sequence[tuple[bool, str]], *, inside: bool
 ) -> tuple[tuple[_Part, ...], Sequence[tuple[bool, str]]]:
-    """Return the parts until the end, or until the `{end}` of the enclosing range, and the pieces after it."""
+    """Parse the pieces of a kubectl template up to its end, or to the `{end}` of the enclosing range; also return
+    the pieces after it."""
     parts: list[_Part] = []
     while pieces:
         (braces, text), pieces = pieces[0], pieces[1:]

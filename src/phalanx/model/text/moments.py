@@ -1,4 +1,4 @@
-"""Moments as commands and pages show them: absolute (RFC 3339) in data, relative with the clock in text."""
+"""Moments as commands and pages show them: absolute (RFC 3339) in data, relative with the time of day in text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def shown_moment(seconds: float | None) -> str:
-    """Return a moment (seconds since the epoch) as `2026-11-28T08:15:29Z`.
+    """Format a moment (seconds since the epoch) as `2026-11-28T08:15:29Z`.
 
-    Return "" for a moment that is not known: None, zero and below, and what has no year of four digits.
+    Return "" for an unknown moment: None, zero and below, and years of more than four digits.
     """
     return format_moment(int(seconds)) if seconds is not None and 1 <= seconds < _END else ""
 
 
 def relative_moment(seconds: float | None, now: float) -> str:
-    """Return a moment as `in 20 min (08:15:29)` or `20 min ago (08:15:29)`, with the date where that is not the
-    date of `now`. Times of day are UTC. Return "" for a moment that is not known, as `shown_moment` does.
-    """
+    """Format a moment as `in 20 min (08:15:29)` or `20 min ago (08:15:29)`, with the date unless it is the date of
+    `now`. Times of day are UTC. Return "" for an unknown moment, as `shown_moment` does."""
     absolute = shown_moment(seconds)
     if not absolute or seconds is None:
         return ""
@@ -29,11 +28,11 @@ def relative_moment(seconds: float | None, now: float) -> str:
     left = int(seconds) - int(now)
     if not left:
         return f"now ({beside})"
-    return f"in {_span(left)} ({beside})" if left > 0 else f"{_span(-left)} ago ({beside})"
+    return f"in {shown_span(left)} ({beside})" if left > 0 else f"{shown_span(-left)} ago ({beside})"
 
 
-def _span(seconds: int) -> str:
-    """Return a span in its one or two largest units: `45 s`, `20 min`, `3 h 20 min`, `2 d 3 h`."""
+def shown_span(seconds: int) -> str:
+    """Format a number of seconds in its one or two largest units: `45 s`, `20 min`, `3 h 20 min`, `2 d 3 h`."""
     if seconds < _MINUTE:
         return f"{seconds} s"
     minutes = (seconds + _MINUTE // 2) // _MINUTE

@@ -1,4 +1,4 @@
-"""Regular expressions from outside, in Go's syntax (RE2), with an engine that cannot backtrack.
+"""Regular expressions from other programs, in Go's syntax (RE2), with an engine that cannot backtrack.
 
 Kubernetes compiles patterns of CustomResourceDefinitions and rules, and Volcano those of HyperNodes, with Go's
 regexp package. The time of a match is linear in the text, for any pattern.
@@ -36,7 +36,7 @@ class PatternError(ValueError):
 
 
 class Pattern:
-    """Compiled expression, searched for anywhere in a text."""
+    """Compiled regular expression, searched for anywhere in a text."""
 
     def __init__(self, text: str) -> None:
         self._regexp = _compiled(text)
@@ -47,24 +47,24 @@ class Pattern:
         return self.find(text) is not None if self._set is None else bool(self._set.Match(text))
 
     def find(self, text: str) -> str | None:
-        """Return the first match."""
+        """Return the first match of the expression in a text; None if there is none."""
         return next(self.find_all(text), None)
 
     def find_all(self, text: str) -> Iterator[str]:
-        """Yield the matches from left to right."""
+        """Yield the matches of the expression from left to right."""
         for match in self._regexp.finditer(text):
             yield match.group()
 
 
 class PatternSet:
-    """Set of expressions that are searched for at the same time. Raises PatternError."""
+    """Set of regular expressions that are searched for at the same time. Raises PatternError."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._patterns = [compile_pattern(text) for text in texts]
         self._set = _set_of(texts) if texts else None
 
     def found_in(self, text: str) -> list[int]:
-        """Return the indexes of the matching expressions."""
+        """Return the indexes of the expressions that match somewhere in the text."""
         if self._set is not None:
             return self._set.Match(text) or []
         return [place for place, pattern in enumerate(self._patterns) if pattern.found_in(text)]
@@ -72,7 +72,7 @@ class PatternSet:
 
 @lru_cache(maxsize=1024)
 def compile_pattern(text: str) -> Pattern:
-    """Compile an expression. Raise PatternError."""
+    """Compile a regular expression. Raise PatternError if it is invalid."""
     return Pattern(text)
 
 
@@ -96,7 +96,7 @@ def _compiled(text: str) -> re2._Regexp:
 
 
 def _set_of(texts: Sequence[str]) -> re2.Set | None:
-    """Return a set of expressions; None if it would be too large."""
+    """Compile a set of regular expressions; return None if it would be too large."""
     pattern_set = re2.Set.SearchSet(_options())
     try:
         for text in texts:

@@ -39,7 +39,7 @@ _GRAMMAR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)
 
 
 class QuantityError(ValueError):
-    """Text that is not a Kubernetes quantity; `reason` is the message of the API server."""
+    """Error for a text that is not a Kubernetes quantity; `reason` is the message of the API server."""
 
     def __init__(self, text: object, reason: str = _GRAMMAR) -> None:
         super().__init__(f"{quoted(text)} is not a quantity such as 2, 500m, 1.5Gi or 1e3")
@@ -49,7 +49,7 @@ class QuantityError(ValueError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """Exact amount in billionths, with the style of its text (ignored in comparisons)."""
+    """Kubernetes quantity: an exact amount in billionths, with the style of its text (ignored in comparisons)."""
 
     nano: int
     style: QuantityStyle = field(default="decimal", compare=False)
@@ -82,7 +82,7 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def exact_quantity(text: str) -> Quantity:
-    """Parse `text` into an exact quantity. Raise QuantityError."""
+    """Parse a Kubernetes quantity exactly. Raise QuantityError."""
     return Quantity(*_amount(text))
 
 
@@ -120,7 +120,7 @@ def read_quantity(value: object) -> Quantity:
 
 
 def parse_quantity(value: object, scale: int = 1) -> int:
-    """Parse a quantity in units of 1/`scale`, rounded away from zero, capped at ±MAX_QUANTITY.
+    """Parse a Kubernetes quantity in units of 1/`scale`, rounded away from zero, capped at ±MAX_QUANTITY.
 
     `scale` is 1 for bytes and counts and 1000 for milli-CPU. Raises QuantityError.
     """
@@ -141,7 +141,7 @@ def _scaled(text: str, scale: int) -> int:
 
 
 def format_quantity(amount: int, resource: str) -> str:
-    """Format an amount for users: `500m` CPU, `4Gi` memory, `8` GPUs; absurd amounts as `1.2e12`.
+    """Format a resource amount for users: `500m` CPU, `4Gi` memory, `8` GPUs; absurd amounts as `1.2e12`.
 
     `amount` is in the units of `resource` (see `phalanx.model.resources`). MAX_AMOUNT, the cap, is displayed as
     `9e12+`. For output that programs read, use `canonical_quantity`.
@@ -156,7 +156,7 @@ def format_quantity(amount: int, resource: str) -> str:
 
 
 def canonical_quantity(amount: int, resource: str) -> str:
-    """Format an amount as an exact quantity for programs."""
+    """Format a resource amount as an exact quantity for programs."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if amount and _is_bytes(resource):

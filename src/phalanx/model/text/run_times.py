@@ -1,4 +1,4 @@
-"""Messages about pods that exceed their allowed run time."""
+"""Messages about pods that run longer than allowed."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from phalanx.model.text.duration import format_duration
 
 
 def run_time_sentence(run_time: RunTime) -> str:
-    """Return the reason why a pod's run time is exceeded."""
+    """Return the clause of a message that says which run time a pod exceeds."""
     return f"it runs longer than the {format_duration(run_time.allowed)} of {run_time.allowed_source}"

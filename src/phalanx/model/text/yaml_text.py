@@ -1,4 +1,4 @@
-"""YAML from outside, decoded to plain JSON values within limits."""
+"""YAML from other programs, decoded to plain JSON values within limits."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
-    """Construct a number; one unknown to JSON (`.nan`, `.inf`) becomes a text, so that the reader of the field
-    can report it.
-    """
+    """Construct a number of YAML; one unknown to JSON (`.nan`, `.inf`) becomes a text, so that the reader of the
+    field can report it."""
     value = float(_Base.construct_yaml_float(loader, node))
     return value if abs(value) < float("inf") else str(value)
 
@@ -38,7 +37,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def decode_yaml(text: str | bytes) -> Any:
-    """Decode one document, None for none. Raise yaml.YAMLError for any error."""
+    """Decode one YAML document; None if the text has none. Raise yaml.YAMLError for any error."""
     documents = list(decode_yaml_all(text))
     if len(documents) > 1:
         raise yaml.YAMLError("expected a single document in the stream")
@@ -46,7 +45,7 @@ def decode_yaml(text: str | bytes) -> Any:
 
 
 def decode_yaml_all(text: str | bytes) -> Iterator[Any]:
-    """Yield each document. Raise yaml.YAMLError for any error."""
+    """Decode and yield each YAML document. Raise yaml.YAMLError for any error."""
     try:
         _check_depth(text)
         loader = _Loader(text)
@@ -63,7 +62,7 @@ def decode_yaml_all(text: str | bytes) -> Iterator[Any]:
 
 
 class RepeatedKey(msgspec.Struct, frozen=True):
-    """Key that occurs twice in one mapping; the last value counts.
+    """Key that occurs twice in one YAML mapping; the last value counts.
 
     `place` has the form tiers[0].plugins[1].name; lines count from 1.
     """
@@ -73,13 +72,14 @@ class RepeatedKey(msgspec.Struct, frozen=True):
     again: int
 
     def told(self, lines_before: int = 0) -> str:
-        """Return the message; `lines_before` is the number of lines before the text in its file."""
+        """Return the message about the repeated key; `lines_before` is the number of lines before the text in its
+        file."""
         lines = f"on lines {self.first + lines_before} and {self.again + lines_before}"
-        return f"{self.place}: the key stands twice, {lines}; leave one of them"
+        return f"{self.place}: the key occurs twice, {lines}; keep one of them"
 
 
 def repeated_keys(text: str) -> list[RepeatedKey]:
-    """Return the repeated keys of a text that `decode_yaml` accepts."""
+    """Return the repeated keys in a YAML text that `decode_yaml` accepts."""
     repeated: list[RepeatedKey] = []
     known: set[int] = set()
     root = yaml.compose(text, Loader=_Loader)
@@ -106,7 +106,8 @@ def repeated_keys(text: str) -> list[RepeatedKey]:
 
 
 def _check_depth(text: str | bytes) -> None:
-    """Check the nesting before loading: the loader recurses in C, where deep nesting crashes the process."""
+    """Raise yaml.YAMLError if the text is nested too deep: the loader recurses in C, where deep nesting crashes the
+    process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -122,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check(root: yaml.Node) -> None:
-    """Reject a document that is too large with expanded aliases, or infinite."""
+    """Raise yaml.YAMLError for a document that is too large with expanded aliases, or infinite."""
     sizes: dict[int, int] = {}
     path: list[tuple[yaml.Node, Iterator[yaml.Node]]] = [(root, _children(root))]
     around = {id(root)}

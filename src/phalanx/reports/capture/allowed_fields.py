@@ -1,4 +1,4 @@
-"""Reduction of objects to allowed fields. A field without a rule never leaves the cluster."""
+"""Reduction of API objects to allowed fields for a capture. A field without a rule is never captured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTHING: Final = object()
 
 
 def keep_allowed(value: object, allowed: Allowed) -> Any:
-    """Return the allowed part of a document; an object without allowed fields becomes {}."""
+    """Return the part of an object that rules allow; an object without allowed fields becomes {}."""
     allowed_part = _keep(value, allowed)
     return {} if allowed_part is _NOTHING else allowed_part
 
@@ -43,7 +43,8 @@ def _keep(value: object, allowed: Allowed) -> object:
 
 
 def paths(*stated: str) -> dict[str, Allowed]:
-    """Return rules for paths such as `spec.tasks.replicas`; an ending `.**` allows everything below it."""
+    """Return rules that allow the fields at paths such as `spec.tasks.replicas`; an ending `.**` allows everything
+    below the field."""
     tree: dict[str, Any] = {}
     for path in " ".join(stated).split():
         steps = path.removesuffix(".**").split(".")
@@ -55,7 +56,7 @@ def paths(*stated: str) -> dict[str, Allowed]:
 
 
 def fields_of(struct: type[msgspec.Struct], overrides: Mapping[str, Allowed] | None = None) -> dict[str, Allowed]:
-    """Return the rules for the fields that a decoder's struct reads.
+    """Return the rules that allow the fields that a decoder's struct reads.
 
     `overrides` are rules by struct and wire name (`Struct.fieldName`) for fields that other code reads or that need
     a narrower rule.
@@ -83,7 +84,7 @@ def _of_type(hint: Any, overrides: Mapping[str, Allowed]) -> Allowed:
 
 
 def with_annotations(document: dict[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
-    """Return the document with only these annotations; without `annotations` if none remains."""
+    """Return the object with only these annotations; without the field `annotations` if none remains."""
     metadata = document.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     if isinstance(metadata, Mapping) and isinstance(annotations, Mapping):

@@ -58,7 +58,7 @@ _BY_GROUP: Final[Mapping[str, str]] = {
     "leaderworkerset.sigs.k8s.io": "exclusive-topology size worker-index",
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (
-        "budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
+        "bound budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
         "expected-requests generated-from-pods growth-delay reservation scale-up-delay "
         "expected-run-time expected-timeout gang gang-plan job-running-estimate made-from-pods "
         "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"
@@ -129,7 +129,7 @@ def _under(prefix: str, fields: str) -> str:
 
 
 def _replicas(field: str) -> dict[str, Allowed]:
-    """Return the rules of a Kubeflow training job."""
+    """Return the rules for the captured fields of a Kubeflow training job."""
     policy = "activeDeadlineSeconds cleanPodPolicy schedulingPolicy.minAvailable suspend"
     return paths(
         f"spec.{field}.*.replicas spec.elasticPolicy.minReplicas spec.cleanPodPolicy spec.launcherCreationPolicy",
@@ -297,7 +297,7 @@ KINDS: Final[Mapping[str, Mapping[str, Allowed]]] = {
 
 
 def captured(api_version: str, kind: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the captured part of an object; of an unknown kind only the metadata."""
+    """Return the part of an object that a capture contains; of an unknown kind only the metadata."""
     kept = {
         "apiVersion": api_version,
         "kind": kind,
@@ -309,7 +309,7 @@ def captured(api_version: str, kind: str, document: Mapping[str, Any]) -> dict[s
 
 
 def _cut_conditions(kept: dict[str, Any], document: Mapping[str, Any]) -> None:
-    """Keep the reasons that decoders know, and of an eviction message the scheduler's own name."""
+    """Keep the condition reasons that decoders know, and of an eviction message the scheduler's own name."""
     status = kept.get("status", {})
     status.pop("reason", None)
     stated = document.get("status") or {}

@@ -1,4 +1,4 @@
-"""Capture of a live cluster: reading and encoding."""
+"""Capture (recording in a file) of a live cluster: reading and encoding."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ async def capture_cluster(
     lease_namespace: str = "kube-system",
     *,
     own_namespace: str = "",
+    policy_text: str = "",
     told: Told = lambda plural, count: None,
 ) -> tuple[Capture, list[dict[str, Any]]]:
-    """Return the capture's header, and the objects by kind and name.
+    """Read the cluster. Return the capture's header, and the captured objects by kind and name.
 
-    `told` is called with each kind during reading, and the number of objects so far.
+    `policy_text` is stored for simulations of the capture. `told` is called with each kind during reading, and the
+    number of objects so far.
     """
     documents: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
@@ -65,12 +67,14 @@ async def capture_cluster(
         promises.promises,
         tuple(snapshot.usages),
         promises.origin,
+        policy_text,
     )
     return capture, [documents[key] for key in sorted(documents)]
 
 
 def encode_capture(capture: Capture, documents: Iterable[dict[str, Any]], packed: bool) -> bytes:
-    """Return a List of API objects as JSON, one per line, with the header first; gzipped if `packed`."""
+    """Encode a capture as a List of API objects in JSON, one object per line, with the header first; gzipped if
+    `packed`."""
     head = {
         "apiVersion": OWN_VERSION,
         "kind": KIND,

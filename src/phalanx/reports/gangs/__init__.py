@@ -1,1 +1,1 @@
-"""One-line entries of gangs, for all dialects."""
+"""Gangs of all APIs as entries of a list, one line each."""

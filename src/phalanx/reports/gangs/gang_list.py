@@ -34,7 +34,7 @@ _BEFORE_PODS = frozenset(
 
 
 def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, promises: Promises) -> list[GangEntry]:
-    """Return the entries in the order of the jobs. `options` define the user of a pod."""
+    """Return the list entries of gangs in the order of the jobs. `options` define the user of a pod."""
     return [_entry(job, options, promises) for job in jobs]
 
 
@@ -77,8 +77,8 @@ def _entry(found: FoundJob, options: DialectOptions, promises: Promises) -> Gang
 
 
 def _promise(found: FoundJob, promises: Promises) -> StoredReservation | None:
-    """Return the promise of a pod on its own, of the first of a job's groups that has one, or of the gang that only
-    the pods declare."""
+    """Return the promised start of a single pod, of the first of a job's PodGroups that has one, or of the gang
+    that only the pods declare."""
     job = found.entry
     if found.resource == PODS:
         return promises.of_pod(job.uid)
@@ -113,7 +113,7 @@ def _kind(job: JobEntry, found: FoundJob) -> str:
 
 
 def _target(job: JobEntry) -> str:
-    """Return KIND/NAME of a job that was read alone."""
+    """Return KIND/NAME of a job that was read without its namespace's other jobs."""
     return f"{job.kind if job.kind != GANG else PODGROUP}/{job.name}"
 
 
@@ -131,9 +131,8 @@ def _of_groups(found: FoundJob, field: str) -> str:
 
 
 def _of_pods(found: FoundJob) -> str:
-    """Return the queue of a gang without a job from its pods; the scheduler charges pods without a queue to the
-    default queue.
-    """
+    """Return the queue that the pods of a gang without a job name; the scheduler charges pods without a queue to
+    the default queue."""
     if found.entry.kind != GANG:
         return ""
     for pod in found.members:
@@ -156,7 +155,7 @@ def _user(found: FoundJob, options: DialectOptions) -> str:
 
 
 def _gpus(found: FoundJob) -> int | float:
-    """Return the GPUs of the unfinished pods; without pods, the GPUs of the PodGroup's minResources."""
+    """Return the number of GPUs of the gang's unfinished pods; without pods, of its PodGroup's minResources."""
     percent = [
         _pod_gpus(pod) for pod in found.members if text(mapping(pod.get("status")).get("phase")) not in _DONE
     ]
@@ -195,7 +194,7 @@ def _counts(amounts: Json) -> list[tuple[str, int]]:
 
 
 def _started(members: Sequence[Json], minimum: int) -> str:
-    """Return the time at which `minimum` members had started; "" before that."""
+    """Return the time at which `minimum` members of the gang had started; "" before that."""
     begun = sorted(
         filter(
             None,

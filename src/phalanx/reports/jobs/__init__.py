@@ -1,1 +1,1 @@
-"""Jobs of all kinds as users see them."""
+"""Jobs of all kinds as commands and pages show them."""

@@ -1,4 +1,4 @@
-"""Facts about a gang from API documents: a job or PodGroup with its pods."""
+"""Counts and flags that decide a gang's state, from API documents: a job or PodGroup with its pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _STOPPING = frozenset({"Aborting", "Terminating", "Completing", "Restarting"})
 
 
 def document_facts(job: JobEntry, document: Json, pods: Sequence[PodEntry]) -> GangFacts:
-    """Return the facts about a job or gang. Readable pods take precedence over its status."""
+    """Return the counts and flags that decide the state of a job or gang. Readable pods take precedence over its
+    status."""
     alive = [pod for pod in pods if not pod.finished and not pod.terminating]
     waiting = [pod for pod in alive if not pod.node]
     running = sum(bool(pod.node) and pod.phase == "Running" for pod in alive)

@@ -1,4 +1,4 @@
-"""User-visible facts of a job of any kind."""
+"""Fields of a job of any kind that commands show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_WITH_CONTROLLERS = 10.0
 
 
 class PodEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Pod of a job.
+    """Pod of a job in reports. `index` is that of the task or of an indexed Job, -1 for none.
 
     `index` is that of the task or of an indexed Job, -1 for none. `reason` states why it is not running. `owner` is
     its controller. A `gated` pod has scheduling gates; an `evicted` pod has the condition DisruptionTarget.
@@ -54,7 +54,7 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Job. `state` is the state of its gang, `phase` the phase in the job's own API.
+    """Job in reports. `state` is the state of its gang, `phase` the phase in the job's own API.
 
     `total` is the number of wanted pods, `minimum` the number that starts together. `reason` and `message` state
     why it waits or how it ended. `retries` counts restarts, at most `retry_limit` (None: unknown). `group` is its
@@ -96,12 +96,12 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """Return the name of the job for the command line."""
+        """Name of the job on the command line: KIND/NAME."""
         return self.name if self.kind == "vcjob" else f"{self.kind}/{self.name}"
 
 
 class ConditionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Condition of a job; `about` is the object that carries it."""
+    """Condition of a job or its PodGroup; `about` is the object that has the condition."""
 
     about: str
     type: str

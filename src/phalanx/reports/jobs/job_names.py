@@ -1,4 +1,4 @@
-"""Shown names of jobs and gangs from documents, and lookup by such a name."""
+"""Shown names of jobs and gangs from API documents, and lookup by a shown name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _POD = "pod"
 
 
 def name_facts(found: FoundJob) -> GangNameFacts:
-    """Return the facts that decide the shown name of a job, a PodGroup, or pods without either."""
+    """Return the job, PodGroup and part that determine the shown name of a job, a PodGroup, or pods without
+    either."""
     job, submitted = found.entry, found.job
     if job.kind != GANG:
         submitted = submitted_job(mapping(found.document.get("metadata")))
@@ -72,7 +73,7 @@ def _target(facts: GangNameFacts, shown: str) -> str:
 def find_named(
     jobs: Iterable[tuple[FoundJob, frozenset[str]]], namespace: str, name: str, kind: str
 ) -> FoundJob | None:
-    """Return the job of a name; None if there is none.
+    """Return the job that a name means; None if there is none.
 
     `jobs` include the names of their PodGroups and of their pods' gangs. `kind` is "" for any. Raises
     AmbiguousGangError.

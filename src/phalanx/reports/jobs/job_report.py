@@ -1,4 +1,4 @@
-"""Jobs of one or all namespaces with their pods and groups; rights in one namespace suffice."""
+"""Jobs of one or all namespaces with their pods and PodGroups; rights in one namespace suffice."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """Job with its objects.
+    """Job with its API objects: the job itself, its PodGroups and its pods.
 
     `document` is its own, `groups` are the PodGroups, `members` the pods. `target` is KIND/NAME for commands, "" if
     it was read alone. `job` is the job that the user created, if it is neither this one nor its controller.
@@ -90,7 +90,7 @@ class _Row:
 
 
 class JobReader:
-    """Reader of jobs. `warnings` names unreadable kinds. Kinds are discovered once."""
+    """Reader of jobs from the API. `warnings` names unreadable kinds. Kinds are discovered once."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -105,7 +105,7 @@ class JobReader:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
 
     async def kinds(self) -> list[Resource]:
-        """Return all kinds that a list reads."""
+        """Return all kinds that a list of jobs reads."""
         return [PODS, *(await self._resources()).values(), *await self._group_resources()]
 
     async def jobs(
@@ -155,7 +155,7 @@ class JobReader:
         return sorted(selected, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
 
     async def _note_submitted(self, rows: Iterable[_Row], namespace: str | None) -> None:
-        """Note the RayJobs and RayServices above the RayClusters that control pods or PodGroups."""
+        """Record the RayJobs and RayServices above the RayClusters that control pods or PodGroups."""
         of_cluster = [row for row in rows if controller_of(row.document).get("kind") == _RAY_CLUSTER.kind]
         if not of_cluster or not (await self._discovery()).find(_RAY_CLUSTER.group, _RAY_CLUSTER.plural):
             return
@@ -165,7 +165,7 @@ class JobReader:
             row.job = submitted_job(cluster["metadata"]) if cluster is not None else None
 
     async def job(self, kind: str, namespace: str, name: str, now: float) -> FoundJob | None:
-        """Return one job; without a kind the first of that name, Volcano Jobs first. Raises AmbiguousName."""
+        """Return one job; without a kind the first job of that name, Volcano Jobs first. Raises AmbiguousName."""
         jobs = []
         for candidate in (kind,) if kind else (VCJOB, JOB, JOB_SET):
             resource = (await self._resources()).get(candidate)
@@ -197,8 +197,12 @@ class JobReader:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
+    def entry_of(self, job: FoundJob, document: Json, now: float) -> JobEntry:
+        """Return the entry of a job from a later state of its own object, without its pods."""
+        return _found(_Row(job.entry.kind, document, job.resource), now).entry
+
     async def named(self, namespace: str, name: str, now: float, kind: str = "") -> FoundJob | None:
-        """Return the job with this name, or with this PodGroup or pods' gang. Raises AmbiguousName."""
+        """Return the job with this name, or whose PodGroup or gang has this name. Raises AmbiguousName."""
         jobs = [(job, self._gangs_of(job)) for job in await self.jobs(namespace, now)]
         try:
             return find_named(jobs, namespace, name, kind)
@@ -245,7 +249,7 @@ class JobReader:
         return {kind: resource for kind, resource in RESOURCES.items() if _serves(served, resource)}
 
     async def _group_resources(self) -> list[Resource]:
-        """Return the best served version of each API group with PodGroups."""
+        """Return the preferred served version of each API group with PodGroups."""
         served = await self._discovery()
         best: dict[str, Resource] = {}
         for resource in group_kinds():
@@ -282,7 +286,7 @@ class JobReader:
         return document
 
     def unread_groups(self, pods: Iterable[Json]) -> list[str]:
-        """Return the forbidden kinds of PodGroups that the pods name."""
+        """Return the kinds of PodGroups that pods name and the user cannot list."""
         named = {resource.naming for pod in pods if (resource := self._declared(pod)) is not None}
         groups = {
             kind.kind.group
@@ -296,7 +300,7 @@ class JobReader:
         return sorted({f"{resource.plural}.{resource.group}" for resource in hidden})
 
     def _gang_of(self, pod: Json) -> tuple[str, str]:
-        """Return the gang that a pod names and its stated minimum, "" for none."""
+        """Return the gang that a pod names and its stated minimum, ("", "") for none."""
         declared = self._declared(pod)
         if declared is None:
             return "", ""
@@ -321,7 +325,7 @@ def _join(
     groups: Iterable[tuple[Resource, Json]],
     gang_of: Any,
 ) -> None:
-    """Assign pods and groups to their jobs; gangs without a job get rows of their own."""
+    """Assign pods and PodGroups to their jobs; gangs without a job become entries of their own."""
     members: dict[tuple[str, str], list[tuple[str, Json, str]]] = defaultdict(list)
     for pod in pods:
         owner = text(controller_of(pod).get("uid"))
@@ -353,7 +357,7 @@ def _join(
 
 
 def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Row:
-    """Return the row of a gang that only its pods declare."""
+    """Return the entry of a gang that only its pods declare."""
     stated = next((count for _, minimum in members if (count := _whole(minimum))), 0)
     created = min(text(mapping(pod["metadata"]).get("creationTimestamp")) for pod, _ in members)
     spec = {"minMember": stated}
@@ -364,7 +368,7 @@ def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Ro
 
 
 def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collection[str]) -> None:
-    """Add rows for the remaining pods: one per controller unless it is a service, else one per pod."""
+    """Add entries for the remaining pods: one per controller unless it is a service, else one per pod."""
     taken = {_uid(pod) for row in rows.values() for pod in row.pods}
     for pod in pods:
         owner = controller_of(pod)
@@ -382,7 +386,7 @@ def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collecti
 
 
 def _whole(text: str) -> int:
-    """Return a number of members, 0 for an invalid text."""
+    """Parse a number of members; return 0 for an invalid text."""
     return int(text[:9]) if text.isascii() and text.isdecimal() else 0
 
 
@@ -394,7 +398,7 @@ def found_job(
     groups: Sequence[Json],
     now: float,
 ) -> FoundJob:
-    """Return the job of these documents, with the state of its gang."""
+    """Build the job of these API documents, with the state of its gang."""
     row = _Row(kind, document, resource)
     row.pods, row.groups = list(members), list(groups)
     return _found(row, now)
@@ -448,7 +452,7 @@ def _seen(event: Json) -> str:
 
 
 def _event(event: Json, shown: Mapping[str, str]) -> EventEntry:
-    """Return an event; `shown` maps PodGroups to their shown names."""
+    """Return an Event for the description of a job; `shown` maps PodGroups to their shown names."""
     about = mapping(event.get("involvedObject"))
     kind, name = text(about.get("kind")).lower(), text(about.get("name"))
     return EventEntry(

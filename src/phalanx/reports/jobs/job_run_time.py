@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def documented_run_time(document: Json, groups: Iterable[Json], pods: Iterable[Json]) -> RunTimeEntry | None:
-    """Return the run time of a job; None without pods."""
+    """Return the run time limits of a job's pods; None without pods."""
     intake = Intake((), dialects=installed_dialects())
     shown: dict[str, Pod] = {}
     events = []

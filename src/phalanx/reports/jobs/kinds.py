@@ -1,4 +1,4 @@
-"""Kinds that users call a job, and their names on the command line."""
+"""Kinds of jobs, and their names on the command line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORDS = {
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """Return VCJOB, JOB, JOB_SET or GANG; "" for any other kind."""
+    """Return the job kind of an API document: VCJOB, JOB, JOB_SET or GANG; "" for any other kind."""
     group = str(document.get("apiVersion")).rpartition("/")[0]
     for kind, resource in RESOURCES.items():
         if (group, document.get("kind")) == (resource.group, resource.kind):
@@ -52,7 +52,7 @@ def kind_of(document: Mapping[str, Any]) -> str:
 
 
 def group_kinds() -> list[Resource]:
-    """Return the PodGroups of every family in all supported versions, the best first."""
+    """Return the PodGroup kinds of every API in all supported versions, the preferred first."""
     return [
         Resource(group.kind.group, version, group.kind.plural, group.kind.kind)
         for dialect in installed_dialects()

@@ -1,4 +1,4 @@
-"""Entries from API objects. A field of a wrong type counts as absent."""
+"""Job and pod entries built from API documents. A field of a wrong type counts as absent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHORT = frozenset({("Unschedulable", "True"), ("PodGroupScheduled", "False")})
 _DONE = frozenset({"Succeeded", "Failed"})
 _NO_CONTROLLER = (
     "NoController",
-    "no controller has accepted it: run `phalanx controllers` (or Volcano's own), or check its log",
+    "no controller has accepted the job: run `phalanx controllers` (or Volcano's own), or check its log",
 )
 
 
@@ -115,7 +115,7 @@ def conditions_of(document: Json, about: str = "") -> list[ConditionEntry]:
 def _trouble(
     conditions: Iterable[ConditionEntry], statuses: Iterable[Json], reason: str, message: str
 ) -> tuple[str, str]:
-    """Return (reason, message) of a pod that is not running."""
+    """Return (reason, message) why a pod is not running, from its conditions and container statuses."""
     if reason:
         return reason, message
     by_type = {entry.type: entry for entry in conditions}
@@ -244,7 +244,7 @@ def _native(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEnt
 
 
 def _native_phase(document: Json, entry: JobEntry) -> tuple[str, str, str, str]:
-    """Return phase, reason, message and end time."""
+    """Return phase, reason, message and end time of a native Job."""
     for condition in conditions_of(document):
         if condition.status != "True":
             continue
@@ -295,15 +295,14 @@ def _gang(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry
 
 
 def _minimum(kind: str, entry: JobEntry, groups: Sequence[Json]) -> int:
-    """Return the minimum of a job with PodGroups: a Volcano Job states it itself; for other kinds the groups state
-    it.
-    """
+    """Return the minimum of a job with PodGroups: a Volcano Job states it itself; for other kinds the PodGroups
+    state it."""
     stated = sum(map(minimum_of, groups))
     return entry.minimum or stated if kind == VCJOB else stated or entry.minimum
 
 
 def minimum_of(group: Json) -> int:
-    """Return the minimum of a PodGroup of any family."""
+    """Return the minimum of members that a PodGroup of any API states."""
     spec = mapping(group.get("spec"))
     gang = mapping(mapping(spec.get("schedulingPolicy")).get("gang"))
     return number(spec.get("minMember")) or number(gang.get("minCount"))
@@ -325,7 +324,8 @@ def _queue_of(document: Json) -> str:
 def _waits_for(
     entry: JobEntry, document: Json, pods: Sequence[PodEntry], groups: Sequence[Json], now: float
 ) -> tuple[str, str]:
-    """Return why a job waits: the verdict in its group's condition, else in a pod's condition."""
+    """Return (reason, message) why a job waits: the verdict in its PodGroup's condition, else in a pod's
+    condition."""
     if entry.phase in SUSPENDED and not is_queued(entry.kind, document):
         return "", ""
     created = parse_time(entry.created)
@@ -346,7 +346,7 @@ def _waits_for(
 
 
 def told_verdict(conditions: Iterable[ConditionEntry]) -> ToldVerdict | None:
-    """Return the last verdict in an object's conditions; None without one."""
+    """Return the last verdict of the scheduler in an object's conditions; None without one."""
     verdict = next(
         (condition for condition in conditions if condition.type == LAST_VERDICT and condition.status == "True"),
         None,
@@ -355,9 +355,8 @@ def told_verdict(conditions: Iterable[ConditionEntry]) -> ToldVerdict | None:
 
 
 def _of_pods(reason: str, pods: Sequence[PodEntry]) -> str:
-    """Return the pods' common reason if the group has only one word: some kinds of groups have no detailed
-    conditions.
-    """
+    """Return the common reason of the job's pending pods if the PodGroup's reason is vague: some kinds of groups
+    have no detailed conditions."""
     waiting = (pod.reason for pod in pods if pod.reason and pod.phase == "Pending" and not pod.terminating)
     return next(waiting, reason) if is_vague(reason) else reason
 
@@ -386,7 +385,8 @@ def task_entries(document: Json) -> list[TaskEntry]:
 
 
 def policy_lines(document: Json) -> list[str]:
-    """Return lines such as `PodFailed: RestartJob`; lines of a task have its name in front."""
+    """Return the lifecycle policies of a Volcano Job as lines such as `PodFailed: RestartJob`; lines of a task have
+    its name in front."""
     job, _ = read_job(document)
     lines = [_policy(policy) for policy in job.spec.policies]
     for task in job.spec.named_tasks():

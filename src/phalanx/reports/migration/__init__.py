@@ -1,1 +1,1 @@
-"""Findings about another scheduler's objects, per object and field."""
+"""Findings of `phalanx migrate` about another scheduler's objects, per object and field."""

@@ -1,4 +1,4 @@
-"""Conversion of KAI's queues and groups, which Phalanx does not read, to objects that it reads."""
+"""Conversion of KAI's queues and PodGroups, which Phalanx does not read, to objects that it reads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def kai_queue(document: Document) -> dict[str, Any]:
 
 
 def said_of_kai(document: Document, path: Path) -> Said | None:
-    """Return the finding for the value of a KAI field; None if the finding is independent of the value."""
+    """Return the migration finding for the value of a KAI field; None if the finding is independent of the
+    value."""
     value: Any = document
     for step in path:
         value = value[step]
@@ -76,7 +77,7 @@ def said_of_kai(document: Document, path: Path) -> Said | None:
 
 
 def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[FieldFinding]:
-    """Yield a finding for a renamed queue: Phalanx reserves its name."""
+    """Yield a finding for a KAI queue that gets another name, because Phalanx reserves its name."""
     name = mapping(document.get("metadata")).get("name")
     for manifest in made:
         ours = manifest["metadata"].get("name")
@@ -86,7 +87,7 @@ def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[Fiel
 
 
 def queue_name(name: Any) -> Any:
-    """Return the Phalanx name of a KAI queue. The queue `root` is reserved and gets another name."""
+    """Return the name in Phalanx of a KAI queue. The queue name `root` is reserved and is replaced."""
     return f"kai-{ROOT_QUEUE}" if name == ROOT_QUEUE else name
 
 
@@ -158,7 +159,7 @@ def _said_of_weight(document: Document, value: object) -> Said | None:
 
 
 def kai_group(document: Document) -> dict[str, Any]:
-    """Convert a KAI group to a PodGroup of scheduling.volcano.sh."""
+    """Convert a KAI PodGroup to a PodGroup of scheduling.volcano.sh."""
     stated = mapping(document.get("spec"))
     spec = {key: stated[key] for key in ("minMember", "queue", "priorityClassName") if stated.get(key)}
     if "queue" in spec:
@@ -180,7 +181,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _amount(value: object, unit: int, name: str) -> str:
-    """Return a quantity; "" for none. Fractions of a GPU are rounded down because quotas count whole GPUs."""
+    """Convert an amount of a KAI queue to a quantity; "" for none. Fractions of a GPU are rounded down because
+    quotas count whole GPUs."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return ""
     thousandths = int(value * unit)

@@ -1,4 +1,5 @@
-"""Findings per object of another scheduler: fields that work, that need a change, and that are not honoured."""
+"""Migration findings per object of another scheduler: fields that work, that need a change, and that are not
+honoured."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def is_object(document: object) -> TypeGuard[Document]:
 
 
 class Examiner:
-    """Examiner of objects, added one by one. Pods with the same template are reported once."""
+    """Examiner of another scheduler's objects, added one by one. Pods with the same template are reported once."""
 
     def __init__(self, scheduler_name: str = "phalanx", readers: Readers | None = None) -> None:
         self._readers = readers or Readers()
@@ -61,7 +62,7 @@ class Examiner:
 
     @property
     def found(self) -> list[ObjectFinding]:
-        """Return all findings so far. References are checked against all objects so far."""
+        """Migration findings so far. References are checked against all objects so far."""
         findings = list(self._found)
         for place, missing in self.references.missing():
             fields = with_missing(findings[place].fields, missing)
@@ -75,7 +76,8 @@ class Examiner:
             self.add(document)
 
     def add(self, document: object) -> None:
-        """Add an object. An undecodable object becomes a finding; the other objects are still examined."""
+        """Examine one more object. An undecodable object becomes a finding; the other objects are still
+        examined."""
         if not isinstance(document, Mapping):
             return
         try:
@@ -103,7 +105,7 @@ class Examiner:
             self._found.append(workload)
 
     def _list(self, document: Document, kind: str) -> None:
-        """Add the items of a list. The API server leaves out the kind of each item."""
+        """Examine the items of a List object. The API server omits the kind of each item."""
         head = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
         for at, item in enumerate(document["items"]):
             if is_object(stated := {**head, **item} if isinstance(item, Mapping) else item):
@@ -175,7 +177,8 @@ class Examiner:
         return self._fields.scheduler(path, str(name))
 
     def _read(self, document: Document, finding: ObjectFinding, read: Read) -> ObjectFinding:
-        """Return the findings about an object of a readable kind: honoured fields and the reader's messages."""
+        """Return the findings about an object of a kind that Phalanx reads: honoured fields and the decoder's
+        messages."""
         messages = list(read(document)[1])
         fields = [self._fields.field(document, read, path, messages) for path in written_paths(document)]
         within = self._workloads.in_templates(document) if finding.kind != _ROOM else []
@@ -196,7 +199,7 @@ class Examiner:
 
 
 def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> list[FieldFinding]:
-    """Return the fields with the refusal of the object at the field that causes it."""
+    """Return the findings about an object's fields, with the webhook's refusal at the field that causes it."""
     paths = {spelled(path): path for path in written_paths(document)}
     path = field_at_fault(document, paths.values(), refusal)
     finding = FieldFinding(spelled(path) if path is not None else "", MigrationVerdict.NOT_HONOURED, refusal)

@@ -1,4 +1,4 @@
-"""Findings about single fields of objects that Phalanx reads."""
+"""Migration findings about single fields of objects that Phalanx reads."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _HEAD = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
 class FieldExaminer:
-    """Examiner of fields. `name` is the name of the new scheduler."""
+    """Examiner of single fields. `name` is the name of the new scheduler."""
 
     def __init__(self, name: str, readers: Readers) -> None:
         self.name = name
         self.readers = readers
 
     def field(self, document: Document, read: Read, path: Path, messages: list[str]) -> FieldFinding:
-        """Return the finding about a field.
+        """Return the migration finding about a field that a decoder reads or ignores.
 
         `messages` are the reader's messages about the object; one that names this field is removed from them.
         """
@@ -71,13 +71,13 @@ class FieldExaminer:
         return self.unread(path)
 
     def unread(self, path: Path) -> FieldFinding:
-        """Return the finding about a field that no reader acts on."""
+        """Return the migration finding about a field that no decoder of Phalanx acts on."""
         known = said_of_key(str(path[-1])) if path[0] == "metadata" else None
         verdict, message = known or (MigrationVerdict.NOT_HONOURED, NOBODY)
         return FieldFinding(spelled(path), verdict, message)
 
     def scheduler(self, path: Path, name: str, operator: Operator | None = None) -> FieldFinding:
-        """Return the finding about a field that names another scheduler.
+        """Return the migration finding about a field that names another scheduler.
 
         `operator` writes the name into pods, if any.
         """
@@ -100,7 +100,7 @@ class FieldExaminer:
 
 
 def name_faults(document: Document) -> list[FieldFinding]:
-    """Return a finding for a missing or invalid name, which the API server rejects."""
+    """Return a finding for an object's missing or invalid name, which the API server rejects."""
     metadata = document.get("metadata")
     stated = metadata if isinstance(metadata, Mapping) else {}
     name, prefix = stated.get("name"), stated.get("generateName")
@@ -109,15 +109,16 @@ def name_faults(document: Document) -> list[FieldFinding]:
     if name is None and isinstance(prefix, str) and prefix:
         return []
     words = (
-        "it has no name; write one" if not name and name != 0 else f"{name!r} is not a string; write it in quotes"
+        "the object has no name; write one"
+        if not name and name != 0
+        else f"{name!r} is not a string; write it in quotes"
     )
     return [FieldFinding("metadata.name", MigrationVerdict.NOT_HONOURED, words)]
 
 
 def _is_made_by_controller(document: Document) -> bool:
     """Return whether a controller wrote the object: a PodGroup of a Job contains more resource names than any
-    reader knows.
-    """
+    decoder knows."""
     metadata = document.get("metadata")
     owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
     return isinstance(owners, list) and any(
@@ -127,7 +128,7 @@ def _is_made_by_controller(document: Document) -> bool:
 
 
 def written_paths(document: Document) -> Iterator[Path]:
-    """Yield the fields with scheduling settings; a pod template counts as one field."""
+    """Yield the paths of an object's fields with scheduling settings; a pod template counts as one field."""
     written = (
         path
         for key, content in document.items()
@@ -139,7 +140,7 @@ def written_paths(document: Document) -> Iterator[Path]:
 
 
 def marked_paths(document: Document) -> Iterator[Path]:
-    """Yield the labels and annotations that belong to one of these systems."""
+    """Yield the paths of labels and annotations that belong to another scheduler's system."""
     metadata = document.get("metadata")
     for place in _PLACES:
         stated = metadata.get(place) if isinstance(metadata, Mapping) else None
@@ -149,5 +150,5 @@ def marked_paths(document: Document) -> Iterator[Path]:
 
 
 def _upto_template(path: Path) -> Path:
-    """Return the path up to a pod template, which is examined as a pod."""
+    """Return a path cut at a pod template, which is examined as a pod."""
     return path[: path.index("template") + 1] if "template" in path else path

@@ -1,4 +1,4 @@
-"""Findings about objects of another scheduler."""
+"""Migration findings about objects of another scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.dialects.reader import Document
 
 
 class MigrationVerdict(enum.StrEnum):
-    """Verdicts, from the best to the worst."""
+    """Verdicts of `phalanx migrate` on a field or object, from the best to the worst."""
 
     WORKS = "works as it is"
     CHANGE = "works after a change"
@@ -20,7 +20,7 @@ class MigrationVerdict(enum.StrEnum):
 
 
 class FieldFinding(msgspec.Struct, frozen=True):
-    """Finding about one field. `field` is a path such as spec.weight; `message` states the reason and the
+    """Migration finding about one field. `field` is a path such as spec.weight; `message` states the reason and the
     replacement.
 
     `served` is a scheduler name of existing pods that the message advises to serve as well. `kept` tells that this
@@ -35,7 +35,7 @@ class FieldFinding(msgspec.Struct, frozen=True):
 
 
 class ObjectFinding(msgspec.Struct, frozen=True):
-    """All findings about one object and about `alike` more objects with the same template.
+    """All migration findings about one object and about `alike` more objects with the same template.
 
     `manifests` replace or complement the object, `patch` is merged into it.
     """
@@ -53,7 +53,7 @@ class ObjectFinding(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> MigrationVerdict:
-        """Return the worst verdict of the fields."""
+        """Worst verdict of the object's fields."""
         order = list(MigrationVerdict)
         return max((field.verdict for field in self.fields), key=order.index, default=MigrationVerdict.WORKS)
 
@@ -64,7 +64,7 @@ class ObjectFinding(msgspec.Struct, frozen=True):
 
 
 def head_of(document: Document, system: str) -> ObjectFinding:
-    """Return an ObjectFinding without findings."""
+    """Return the description of an object for migration, without findings yet."""
     stated = document.get("metadata")
     metadata: Document = stated if isinstance(stated, Mapping) else {}
     return ObjectFinding(

@@ -1,4 +1,4 @@
-"""Kinds and keys of other systems that Phalanx does not read, with their findings, as data.
+"""Kinds and keys of other schedulers' systems that Phalanx does not read, with their migration findings, as data.
 
 Keys and fields that a reader acts on take precedence (`readers.py`); their entries here are unused.
 """
@@ -21,8 +21,8 @@ Said = tuple[MigrationVerdict, str]
 
 
 class ForeignKind(msgspec.Struct, frozen=True):
-    """Kind of another system. `fields` map a field to the finding for it and everything below; "spec" covers all
-    unlisted fields.
+    """Kind of another scheduler's system. `fields` map a field to the finding for it and everything below; "spec"
+    covers all unlisted fields.
 
     With `copies_owner` the templates are copies of the owner's templates.
     """
@@ -210,7 +210,7 @@ _LONE_KEYS: Mapping[str, str] = {
 
 
 def system_of(word: str) -> str:
-    """Return the system that owns an API group or the key of a label; "" for none of them."""
+    """Return the system (Volcano, KAI, ...) that owns an API group or the key of a label; "" for none of them."""
     if word in _LONE_KEYS:
         return _LONE_KEYS[word]
     domain = word.partition("/")[0]
@@ -218,17 +218,17 @@ def system_of(word: str) -> str:
 
 
 def said_of_key(key: str) -> Said | None:
-    """Return the finding about a label or annotation that no reader acts on; None for an unknown key."""
+    """Return the migration finding about a label or annotation that no decoder acts on; None for an unknown key."""
     return FOREIGN_KEYS.get(key) or FOREIGN_KEYS.get(key.partition("/")[0] + "/")
 
 
 def said_of_value(key: str, value: object) -> Said | None:
-    """Return the finding about a parsed value that is not honoured."""
+    """Return the migration finding about a parsed value that Phalanx does not honour; None for other values."""
     return _VALUES.get((key, value)) if isinstance(value, str) else None
 
 
 def said_of_policy(field: str) -> str:
-    """Return the plugin that a field needs."""
+    """Return a message about the plugin that the policy needs to honour a field."""
     for prefix, plugin in _PLUGINS_OF_FIELDS.items():
         if field == prefix or field.startswith(f"{prefix}."):
             return f"with the plugin {plugin} in the policy"
@@ -236,7 +236,8 @@ def said_of_policy(field: str) -> str:
 
 
 def said_of_field(kind: ForeignKind, field: str) -> Said:
-    """Return the finding of the nearest listed field above; all entries of a list are equal."""
+    """Return the migration finding for the nearest listed ancestor of a field; all entries of a list are treated
+    alike."""
     field = _ENTRY.sub("", field)
     while field not in kind.fields and "." in field:
         field = field.rpartition(".")[0]

@@ -18,7 +18,7 @@ _POD_GROUPS = "it then creates PodGroups of scheduling.x-k8s.io"
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """Operator of jobs.
+    """Operator that creates the pods of a kind of jobs, with advice about its scheduler option.
 
     `advice` replaces edits of templates; in it `{ours}` is the name of the new scheduler, `{name}` the current name
     of its pods, `{serve}` the command that serves both. `keys` are labels and annotations of its jobs that the
@@ -70,7 +70,7 @@ _OPERATORS: Mapping[tuple[str, str], Operator] = MappingProxyType(
 
 
 def operator_of(api_version: str, kind: str) -> Operator | None:
-    """Return the operator that creates the pods of such an object; None if there is none."""
+    """Return the operator that creates the pods of an object of this kind; None if there is none."""
     if (api_version, kind) == ("kubeflow.org/v2beta1", "MPIJob"):
         return MPI
     return _OPERATORS.get((api_version.rpartition("/")[0], kind))
@@ -94,8 +94,10 @@ def operator_of_pod(document: Document) -> Operator | None:
 
 
 class OperatorJobs:
-    """Jobs that name no scheduler themselves. Which one their operator writes into their pods shows in these, and
-    in the PodGroups that it makes."""
+    """Jobs of operators that name no scheduler themselves.
+
+    Their pods, and the PodGroups that the operator creates, show the scheduler name that the operator writes.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str, str], Document] = {}
@@ -105,14 +107,14 @@ class OperatorJobs:
         self._jobs[_key(document, document)] = document
 
     def made(self, document: Document, scheduler: str) -> None:
-        """Note a pod or PodGroup with the name of another scheduler."""
+        """Record a pod or PodGroup that names another scheduler."""
         maker = maker_of(document)
         if operator_of(text(maker.get("apiVersion")), text(maker.get("kind"))) is not None:
             metadata = {**maker, "namespace": mapping(document.get("metadata")).get("namespace")}
             self._names.setdefault(_key(maker, {"metadata": metadata}), scheduler)
 
     def named(self) -> Iterator[tuple[Document, Operator, str]]:
-        """Yield the jobs with pods that name another scheduler, and that name.
+        """Yield the jobs with pods that name another scheduler, their operator, and this scheduler name.
 
         Jobs that another job created are skipped.
         """

@@ -1,4 +1,4 @@
-"""Policies of other schedulers: Volcano's ConfigMap and kube-scheduler's configuration file."""
+"""Scheduling policies of other schedulers: Volcano's ConfigMap and kube-scheduler's configuration file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ARGUMENTS: Mapping[str, Said] = {
 
 
 def examine_policy(head: ObjectFinding, field: str, text: str) -> ObjectFinding:
-    """Return the linter's findings about a Volcano policy: errors prevent its use, warnings do not."""
+    """Return the policy linter's findings about a Volcano policy: errors prevent its use, warnings do not."""
     fields = [
         FieldFinding(
             f"{field}:{problem.line}",
@@ -63,9 +63,8 @@ def examine_policy(head: ObjectFinding, field: str, text: str) -> ObjectFinding:
 
 
 def usable_policy(text: str) -> str:
-    """Return the policy if it loads, else the policy without unknown actions, plugins and arguments; "" if that
-    does not load either.
-    """
+    """Return the text of a Volcano policy if it loads, else the text without unknown actions, plugins and
+    arguments; "" if that does not load either."""
     if not _errors(text):
         return text
     try:

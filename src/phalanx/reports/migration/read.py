@@ -1,4 +1,4 @@
-"""Sources of another scheduler's objects: a cluster, which is only read, or files."""
+"""Sources of another scheduler's objects: a cluster, which is only read, or manifest files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WORKLOADS = (
 
 
 class Source(msgspec.Struct):
-    """Source of objects. `missing` names unreadable kinds with the reason."""
+    """Source of another scheduler's objects. `missing` names unreadable kinds with the reason."""
 
     examiner: Examiner
     webhooks: list[Webhook] = []
@@ -71,7 +71,8 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 async def read_cluster_objects(client: KubeClient, source: Source, namespace: str | None) -> None:
-    """Read all objects of the cluster. Unserved kinds are skipped, forbidden kinds are named in `missing`."""
+    """Read another scheduler's objects from the cluster. Unserved kinds are skipped, forbidden kinds are named in
+    `missing`."""
     served = await discover(client)
     source.missing += [f"{name}: {why}" for name, why in sorted(served.degraded.items()) if system_of(name)]
     for resource in (*_foreign(served), *_operators(served), *_WORKLOADS, PODS, _CONFIG_MAPS, PRIORITY_CLASSES):
@@ -86,7 +87,7 @@ async def read_cluster_objects(client: KubeClient, source: Source, namespace: st
 
 
 def _foreign(served: Discovery) -> list[Resource]:
-    """Return all kinds of these systems, each once."""
+    """Return all served kinds of other schedulers' systems, each once."""
     known = {*Readers().kinds, *FOREIGN_KINDS}
     return [
         resource
@@ -97,13 +98,13 @@ def _foreign(served: Discovery) -> list[Resource]:
 
 
 def _operators(served: Discovery) -> list[Resource]:
-    """Return the kinds of operators with templates that name the scheduler."""
+    """Return the served kinds of operators with templates that name a scheduler."""
     kinds = {kind for kind in grouped_kinds() if kind[0] not in NATIVE_GROUPS and not system_of(kind[0])}
     return [resource for resource in _listed(served) if (resource.group, resource.kind) in kinds]
 
 
 def _listed(served: Discovery) -> list[Resource]:
-    """Return the listable kinds, each in the server's preferred version."""
+    """Return the served kinds that can be listed, each in the server's preferred version."""
     preferred: dict[tuple[str, str], Resource] = {}
     for entry in served.served:
         if "/" not in entry.resource.plural and "list" in entry.verbs:

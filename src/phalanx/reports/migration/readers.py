@@ -66,7 +66,7 @@ _TEXT_PROBES = tuple(probe for probe in _PROBES if isinstance(probe, str))
 
 
 class Readers:
-    """All decoders by kind."""
+    """Decoders of Phalanx by kind, to examine other schedulers' objects."""
 
     def __init__(self, dialects: tuple[Dialect, ...] | None = None) -> None:
         self._dialects = installed_dialects() if dialects is None else dialects
@@ -83,11 +83,11 @@ class Readers:
 
     @property
     def kinds(self) -> list[tuple[str, str]]:
-        """Return (group, kind) of all readable objects except pods."""
+        """(Group, kind) of all objects except pods that Phalanx reads."""
         return [*self._kinds, *_STRUCTS]
 
     def reader(self, document: Document) -> Read | None:
-        """Return the reader of an object's kind; None for a kind that Phalanx does not read."""
+        """Return the decoder for an object's kind; None for a kind that Phalanx does not read."""
         group, _, version = str(document.get("apiVersion") or "").rpartition("/")
         kind = str(document.get("kind") or "")
         if (group, kind) == ("", "Pod"):
@@ -104,7 +104,7 @@ class Readers:
         return lambda content: self._object(served, content)
 
     def owner(self, document: Document) -> Read | None:
-        """Return the reader of a workload's own gang settings; None for a kind without such settings."""
+        """Return the decoder of a workload's own gang settings; None for a kind without such settings."""
         kind = (str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind") or ""))
         for rule in BUILT_IN_RULES:
             if rule.owner is not None and rule.sizes is not None and (rule.owner.group, rule.owner.kind) == kind:
@@ -112,9 +112,8 @@ class Readers:
         return None
 
     def accounts(self) -> Callable[[Document], list[ClusterEvent]]:
-        """Return a function that applies objects one after another and returns their account events; other kinds
-        yield none.
-        """
+        """Return a function that applies objects one after another and returns their events about queues and
+        quotas; other kinds yield none."""
         intake = Intake((), dialects=self._dialects)
 
         def take(document: Document) -> list[ClusterEvent]:
@@ -130,7 +129,7 @@ class Readers:
         return take
 
     def honoured(self, document: Document, read: Read, path: Path) -> bool:
-        """Return whether a decoder acts on the field at `path`."""
+        """Return whether a decoder acts on the field at `path`, because a changed value changes its result."""
         shape = tuple("*" if isinstance(step, int) else step for step in path)
         key = (str(document.get("apiVersion")), str(document.get("kind")), shape)
         if key in self._honoured:
@@ -169,7 +168,7 @@ class Readers:
         return facts, _told(intake)
 
     def _told_of_group(self, spec: GroupSpec) -> list[str]:
-        """Return the messages about a gang that has no pods yet."""
+        """Return the decoder's messages about a gang that has no pods yet."""
         key = GangKey(spec.ref.namespace, spec.ref.name)
         context = GangContext(naming_of=self._all.naming_of)
         gang = resolve(key, (), (spec,), context, DialectOptions()).gang
@@ -179,7 +178,7 @@ class Readers:
         return [message for message in messages if "does not exist" not in message]
 
     def _job(self, document: Document) -> Reading:
-        """Read a Job and its PodGroup, which has the Job's labels and annotations."""
+        """Decode a Job and its PodGroup, which has the Job's labels and annotations."""
         job, faults = _struct(jobs.Job, document)
         if not isinstance(job, jobs.Job):
             return job, faults
@@ -201,7 +200,8 @@ class Readers:
 
 
 def _schedulers(document: Document) -> tuple[str, ...]:
-    """Return the scheduler name in an object's pod template, so that the reader treats the object as ours."""
+    """Return the scheduler name in an object's pod template, so that the decoder treats the object as one of this
+    scheduler."""
     value: object = document
     for step in ("spec", "template", "spec", "schedulerName"):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -240,7 +240,7 @@ def leaves(value: object, path: Path = ()) -> Iterator[Path]:
 
 
 def spelled(path: Path) -> str:
-    """Return the display form of a path: spec.tasks[0].name, metadata.annotations[a/b]."""
+    """Format a field path for display: spec.tasks[0].name, metadata.annotations[a/b]."""
     text = ""
     for step in path:
         if isinstance(step, int) or "/" in step or "." in step:
@@ -251,7 +251,7 @@ def spelled(path: Path) -> str:
 
 
 def _with(document: Document, path: Path, value: object) -> dict[str, Any]:
-    """Return a copy of the document with `value` at `path`."""
+    """Return a copy of an object with `value` at `path`."""
     changed: dict[str, Any] = copy.copy(dict(document))
     place: Any = changed
     for step in path[:-1]:

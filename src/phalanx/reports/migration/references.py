@@ -1,4 +1,4 @@
-"""References between objects: parent queues and quotas, queues of groups, and PriorityClasses.
+"""References between examined objects: parent queues and quotas, queues of PodGroups, and PriorityClasses.
 
 Missing targets are reported in the scheduler's own words.
 """
@@ -35,7 +35,7 @@ _ALWAYS = {AccountKey(Tree.QUEUE, ROOT_QUEUE), AccountKey(Tree.QUEUE, DEFAULT_QU
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """Queue and class that an object names ("" for none), in fields below `place`."""
+    """Queue and PriorityClass that an object names ("" for none), in fields below `place`."""
 
     ref: GroupRef
     place: str
@@ -44,7 +44,7 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 class References:
-    """Collector of references. Missing targets are determined after all objects are added.
+    """Collector of references between examined objects. Missing targets are determined after all objects are added.
 
     `partial` names kinds that were read only in part: their objects are never reported as missing.
     """
@@ -62,7 +62,7 @@ class References:
         self._classes.add(str(mapping(document.get("metadata")).get("name")))
 
     def add(self, place: int, document: Document, facts: object) -> None:
-        """Add the references in a reader's facts; `place` is the index of the object's finding."""
+        """Add the references in an object's decoded form; `place` is the index of the object's finding."""
         names = _names_of(document, facts)
         if names is not None:
             self._names[place] = names
@@ -71,7 +71,7 @@ class References:
                 self._hypernodes[event.hypernode.name] = place, event.hypernode, document
 
     def add_accounts(self, place: int, document: Document, events: Iterable[object]) -> None:
-        """Apply an object's account events; `place` is the index of the object's finding."""
+        """Apply an object's events about queues and quotas; `place` is the index of the object's finding."""
         metadata = mapping(document.get("metadata"))
         name = (str(document.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
         for event in events:
@@ -134,7 +134,7 @@ class References:
 
 
 def _member_named(document: Document, message: str) -> str:
-    """Return the path of the member that a HyperNode's fault concerns."""
+    """Return the path of the HyperNode member that a fault concerns."""
     members = mapping(document.get("spec")).get("members")
     for at, member in enumerate(members if isinstance(members, list) else ()):
         name = mapping(mapping(mapping(member).get("selector")).get("exactMatch")).get("name")
@@ -144,7 +144,7 @@ def _member_named(document: Document, message: str) -> str:
 
 
 def _names_of(document: Document, facts: object) -> _Names | None:
-    """Return the names in an object; None without any."""
+    """Return the queue and PriorityClass that an object names; None without any."""
     match facts:
         case (GroupSpec() as group,):
             return _Names(group.ref, "spec", group.queue, group.priority_class)
@@ -164,7 +164,7 @@ def _of_job(document: Document, place: str, spec: JobSpec) -> _Names:
 
 
 def with_missing(fields: tuple[FieldFinding, ...], finding: FieldFinding) -> tuple[FieldFinding, ...]:
-    """Return the fields with `finding` in place of an earlier finding about the same field."""
+    """Return the findings about fields with `finding` in place of an earlier finding about the same field."""
     if any(field_finding.field == finding.field for field_finding in fields):
         return tuple(finding if field_finding.field == finding.field else field_finding for field_finding in fields)
     return (*fields, finding)

@@ -1,4 +1,4 @@
-"""Jobs and job-creating objects that the webhook and the controllers would refuse, with their messages."""
+"""Jobs and job-creating objects that the webhook and the controllers would refuse, with the refusals' messages."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SUFFIX = "x" * 5
 
 
 def refusals(document: Document) -> list[str]:
-    """Return the reasons to refuse the object; [] for a kind without validation."""
+    """Return the reasons to refuse an object at admission; [] for a kind without validation."""
     group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
     judge = _JUDGES.get((group, str(document.get("kind"))))
     return list(dict.fromkeys(refusal.rstrip(";") for refusal in judge(document))) if judge is not None else []
 
 
 def field_at_fault(document: Document, paths: Iterable[Path], refusal: str) -> Path | None:
-    """Return the field that causes the refusal; None if no single field does.
+    """Return the field that causes the refusal of an object; None if no single field does.
 
     It is the first field whose removal removes the refusal. Fields whose removal adds no new refusal come first,
     then fields whose value the refusal quotes.
@@ -56,7 +56,7 @@ def _of_job(document: Document) -> Iterator[str]:
 
 
 def _of_plugins(document: Document) -> Iterator[str]:
-    """Yield invalid plugin arguments, which controllers check at pod creation."""
+    """Yield refusals of a Job's invalid plugin arguments, which controllers check at pod creation."""
     try:
         job, _ = read_job(document)
         plugins_of(job)
@@ -92,7 +92,7 @@ _JUDGES: Mapping[tuple[str, str], Callable[[Document], Iterator[str]]] = {
 
 
 def named(document: Document) -> dict[str, Any]:
-    """Return a copy with a name; a generated name does not exist yet."""
+    """Return a copy of the object with a name; a generated name does not exist yet."""
     metadata = mapping(document.get("metadata"))
     name = name_of(document) or text(metadata.get("generateName")) + _SUFFIX
     return {**copy.deepcopy(dict(document)), "metadata": {**metadata, "name": name}}

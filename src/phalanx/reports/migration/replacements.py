@@ -1,4 +1,4 @@
-"""Replacements of foreign objects: their order, and the refusals of the Phalanx webhook."""
+"""Replacements of other schedulers' objects: their order, and refusals by the Phalanx webhook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _REFUSED = "`phalanx webhook` would refuse the Queue in its place"
 
 
 def refused_queues(findings: list[ObjectFinding]) -> Iterator[tuple[int, FieldFinding]]:
-    """Yield (index of a finding, refusal of its replacement Queue when applied after its parents)."""
+    """Yield (index of a finding, refusal of its replacement Queue by the webhook when applied after its
+    parents)."""
     made = {
         name_of(manifest): (place, manifest)
         for place, finding in enumerate(findings)
@@ -43,7 +44,8 @@ def refused_queues(findings: list[ObjectFinding]) -> Iterator[tuple[int, FieldFi
 
 
 def _refusals(manifest: Json, catalog: QueueCatalog, above: Json | None = None) -> list[str]:
-    """Return the refusals of the manifest among these queues; `above` replaces its parent queue."""
+    """Return the webhook's refusals of a Queue manifest among existing queues; `above` replaces its parent
+    queue."""
     if above is not None:
         catalog = QueueCatalog((*catalog.all(), above))
     context = AdmissionContext(queues=catalog)
@@ -58,7 +60,7 @@ def _generous(queue: Json, amounts: Iterable[str]) -> Json:
 
 
 def manifest_files(object_findings: Iterable[ObjectFinding], policies: Mapping[str, str]) -> dict[str, str]:
-    """Return the files to write, by path.
+    """Return the manifest files to write, as text by path.
 
     `kubectl apply -f DIR` sorts by file name: numeric prefixes put queues after their parents and groups after all
     queues.
@@ -85,7 +87,8 @@ def _rank(manifest: Json, depths: Mapping[str, int]) -> int:
 
 
 def _depths(made: Iterable[Json]) -> dict[str, int]:
-    """Return the depth of each queue. In an invalid cycle of parents the depth is arbitrary."""
+    """Return the depth of each replacement queue in the tree. In an invalid cycle of parents the depth is
+    arbitrary."""
     parents = {name_of(queue): parent_of(queue) for queue in made}
     depths: dict[str, int] = {}
     for name in parents:

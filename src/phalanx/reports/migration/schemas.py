@@ -1,4 +1,4 @@
-"""Values that the CRDs of `phalanx install` permit."""
+"""Enum values that the CRDs of `phalanx install` permit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.reports.migration.readers import Path
 
 
 def refused_value(document: Document, path: Path, value: object) -> str:
-    """Return why the API server would refuse an enum value, "" for a permitted one."""
+    """Return the reason why the API server would refuse the enum value at a path, "" for a permitted value."""
     group, _, version = str(document.get("apiVersion") or "").rpartition("/")
     schema = _schemas(group).get((str(document.get("kind")), version), {})
     for step in path:
@@ -31,7 +31,7 @@ def refused_value(document: Document, path: Path, value: object) -> str:
 
 @cache
 def _schemas(group: str) -> Mapping[tuple[str, str], Mapping[str, Any]]:
-    """Return the schemas by kind and version."""
+    """Return the CRD schemas of an API group by kind and version."""
     schemas: dict[tuple[str, str], Mapping[str, Any]] = {}
     for folder in (dialect.definitions for dialect in BUILT_IN if dialect.definitions is not None):
         for entry in folder.iterdir():

@@ -1,4 +1,4 @@
-"""Ordered migration steps and the files to apply."""
+"""Ordered steps of a migration from another scheduler, and the files to apply."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STAYS: Mapping[str, str] = {
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """Webhook configuration in the cluster; `ours` marks one of `phalanx webhook`."""
+    """Webhook configuration in the cluster; `ours` marks that of `phalanx webhook`."""
 
     name: str
     groups: tuple[str, ...]
@@ -46,14 +46,14 @@ class Webhook(msgspec.Struct, frozen=True):
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """Migration steps. `counts` are numbers of objects by system and verdict, including equal ones."""
+    """Steps of a migration. `counts` are numbers of objects by system and verdict, including equal ones."""
 
     counts: Mapping[str, Mapping[str, int]]
     steps: tuple[str, ...]
 
 
 def summary(object_findings: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = (), written: str = "") -> Steps:
-    """Return the steps. `written` is the directory of the written files, "" for none."""
+    """Return the migration steps for all findings. `written` is the directory of the written files, "" for none."""
     findings = list(object_findings)
     counts = {
         system: {
@@ -109,7 +109,7 @@ def _is_policy(finding: ObjectFinding) -> bool:
 
 
 def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
-    """Return the scheduler names of existing pods."""
+    """Return the scheduler names that existing pods have."""
     served = {field.served for finding in findings for field in finding.fields} - {""}
     return sorted(served, key=lambda name: (name not in SCHEDULER_NAMES, name))
 

@@ -28,12 +28,12 @@ _PATCHED = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"))
 
 
 def pod_templates(document: Document) -> list[Path]:
-    """Return the paths of pod templates: mappings with `spec` and usually `metadata`."""
+    """Return the paths of pod templates in an object: mappings with `spec` and usually `metadata`."""
     return [path for key in _written(document) for path in _templates(document[key], (key,))]
 
 
 def scheduler_names(document: Document) -> list[Path]:
-    """Return the paths of scheduler names, in templates and elsewhere."""
+    """Return the paths of scheduler names in an object, in templates and elsewhere."""
     return [path for key in _written(document) for path in _named(document[key], (key,))]
 
 
@@ -42,7 +42,7 @@ def in_template(path: Path, templates: list[Path]) -> bool:
 
 
 def is_grouped(document: Document) -> bool:
-    """Return whether Phalanx groups the pods of such an owner."""
+    """Return whether Phalanx treats the pods of such an owner as a gang."""
     group, kind = str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind"))
     if group in NATIVE_GROUPS:
         return True
@@ -50,14 +50,14 @@ def is_grouped(document: Document) -> bool:
 
 
 def grouped_kinds() -> set[tuple[str, str]]:
-    """Return (group, kind) of the owners with pods that Phalanx groups."""
+    """Return (group, kind) of the owners whose pods Phalanx treats as gangs."""
     owners = {(rule.owner.group, rule.owner.kind) for rule in BUILT_IN_RULES if rule.owner is not None}
     submitted = ((group, kind) for group, _, kind in job_kinds())
     return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,), submitted)
 
 
 def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool) -> dict[str, Any] | None:
-    """Return the patch that makes Phalanx schedule the workload's future pods; None if no patch is needed or
+    """Return the patch that makes Phalanx schedule a workload's future pods; None if no patch is needed or
     possible.
 
     `renamed` tells that its template names another scheduler.

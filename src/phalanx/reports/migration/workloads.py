@@ -1,4 +1,4 @@
-"""Findings about pods and workloads: each template is examined as the pods that it creates."""
+"""Migration findings about pods and workloads: each template is examined as the pods that it creates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIXED = "the template of a Job is immutable: write it into the source of the ne
 
 
 class WorkloadExaminer:
-    """Examiner of workloads. Pods of one owner are reported once."""
+    """Examiner of workloads for migration. Pods of one owner are reported once."""
 
     def __init__(self, fields: FieldExaminer) -> None:
         self._fields = fields
@@ -42,7 +42,7 @@ class WorkloadExaminer:
 
     @property
     def jobs_of_operators(self) -> list[ObjectFinding]:
-        """Return findings about operator jobs without a scheduler name, if their pods name another scheduler."""
+        """Findings about operator jobs without a scheduler name, if their pods name another scheduler."""
         findings = []
         for document, operator, name in self.operator_jobs.named():
             places = [spelled((*place, "spec", "schedulerName")) for place in pod_templates(document)]
@@ -53,7 +53,7 @@ class WorkloadExaminer:
         return findings
 
     def add_pod(self, document: Document) -> None:
-        """Examine a pod. Finished pods and pods without settings of these systems are skipped."""
+        """Examine a pod. Finished pods and pods without settings of other schedulers are skipped."""
         paths, spec = list(marked_paths(document)), mapping(document.get("spec"))
         name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
         system = _system(paths, name)
@@ -75,7 +75,8 @@ class WorkloadExaminer:
         self._pods[key] = msgspec.structs.replace(head, fields=self._of_pod(document, name, operator))
 
     def examined(self, document: Document) -> ObjectFinding | None:
-        """Return the findings about a foreign workload; None without settings of these systems.
+        """Return the migration findings about a workload of another scheduler; None without settings of such a
+        scheduler.
 
         ReplicaSets of a Deployment are skipped: they have its template.
         """
@@ -123,7 +124,7 @@ class WorkloadExaminer:
         return msgspec.structs.replace(head_of(document, system), fields=tuple(fields), patch=patch)
 
     def _of_owner(self, document: Document, path: Path) -> FieldFinding:
-        """Return the finding about a label or annotation of the workload itself."""
+        """Return the migration finding about a label or annotation of the workload itself."""
         document = named(document)
         read = self._fields.readers.owner(document)
         if read is not None and self._fields.readers.honoured(document, read, path):
@@ -140,7 +141,7 @@ class WorkloadExaminer:
         return self._fields.unread(path)
 
     def in_templates(self, document: Document) -> list[FieldFinding]:
-        """Return the findings about pod templates in an object that Phalanx reads."""
+        """Return the migration findings about pod templates in an object that Phalanx reads."""
         findings: list[FieldFinding] = []
         for place in pod_templates(document):
             stated = mapping(value_at(document, place).get("spec")).get("schedulerName")
@@ -169,7 +170,7 @@ class WorkloadExaminer:
         )
 
     def _of_pod(self, document: Document, name: str, operator: Operator | None = None) -> tuple[FieldFinding, ...]:
-        """Return the findings about a pod as if Phalanx were its scheduler."""
+        """Return the migration findings about a pod as if Phalanx were its scheduler."""
         spec = {**mapping(document.get("spec")), "schedulerName": self._fields.name}
         document = {**document, "apiVersion": "v1", "kind": "Pod", "spec": spec}
         read = self._fields.readers.reader(document)
@@ -206,11 +207,11 @@ def _fixed(fields: tuple[FieldFinding, ...]) -> list[FieldFinding]:
 
 
 def _system(paths: list[Path], name: str) -> str:
-    """Return the system of these keys; the scheduler's name takes precedence."""
+    """Return the scheduler system to which labels and annotations belong; the scheduler's name takes precedence."""
     systems = [system_of(str(path[-1])) for path in paths] + [SCHEDULER_NAMES.get(name, "")]
     return next((candidate for candidate in reversed(systems) if candidate), "")
 
 
 def _is_final(message: str) -> bool:
-    """Return whether a notice depends on the pod alone and not on other objects."""
+    """Return whether a message depends on the pod alone and not on other objects."""
     return not any(words in message for words in ("not found", "does not exist", "is not there"))

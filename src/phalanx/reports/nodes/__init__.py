@@ -1,1 +1,1 @@
-"""Nodes of a cluster: state, free amounts, and reasons why a node is closed."""
+"""Nodes of a cluster for lists: state, free resources, and reasons why a node is closed."""

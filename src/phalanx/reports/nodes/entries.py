@@ -1,4 +1,4 @@
-"""User-visible facts of a node or of a group of equal nodes."""
+"""Fields of a node, or of a group of equal nodes, that commands show."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLOSED = frozenset({NodeState.DRAINING, NodeState.DRAINED, NodeState.DOWN})
 
 
 class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """CPUs in millicores, bytes, GPUs in hundredths."""
+    """CPUs (millicores), memory (bytes) and GPUs (hundredths) of nodes."""
 
     cpu: int = 0
     memory: int = 0
@@ -51,7 +51,7 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
 class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
     """Reason why a node accepts no or only some new pods.
 
-    `reason` is NotReady, Cordoned, Maintenance, Taint or a pressure. `since` is RFC 3339.
+    `reason` is NotReady, Cordoned, Maintenance, Taint, a pressure or RejectedPods. `since` is RFC 3339.
     """
 
     reason: str
@@ -63,7 +63,7 @@ class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Node.
+    """Node in a list.
 
     `free` is never below 0, and 0 on a node that accepts no new pods; `pods` counts pods except those of DaemonSets
     and static pods.
@@ -80,7 +80,8 @@ class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePoolEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nodes of a pool in one state. `biggest` is the free amount of the node with the most free GPUs, then CPUs."""
+    """Nodes of a pool in one state. `biggest` are the free resources of the node with the most free GPUs, then
+    CPUs."""
 
     pool: str
     state: NodeState
@@ -91,9 +92,8 @@ class NodePoolEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals of a pool: allocated, idle, other (draining, drained or down) and all nodes, CPUs (millicores) and
-    GPUs (hundredths).
-    """
+    """Totals of a node pool: allocated, idle, other (draining, drained or down) and all nodes, CPUs (millicores)
+    and GPUs (hundredths)."""
 
     pool: str
     nodes: tuple[int, int, int, int]
@@ -103,7 +103,7 @@ class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nodes with a common reason; `since` is that of the first node."""
+    """Nodes that are closed for a common reason; `since` is that of the first node."""
 
     reason: str
     message: str = ""
@@ -113,7 +113,7 @@ class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def by_state(nodes: Iterable[NodeEntry]) -> list[NodePoolEntry]:
-    """Return the entries by pool, then state."""
+    """Group nodes by pool and state, in this order."""
     groups: dict[tuple[str, NodeState], list[NodeEntry]] = {}
     for node in nodes:
         groups.setdefault((node.pool, node.state), []).append(node)
@@ -152,7 +152,7 @@ def by_pool(nodes: Iterable[NodeEntry]) -> list[PoolSummary]:
 
 
 def by_reason(nodes: Iterable[NodeEntry]) -> list[ReasonGroup]:
-    """Return the groups by descending number of nodes."""
+    """Group nodes by the reason for which they are closed, the most nodes first."""
     causes: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for node in nodes:
         for reason in node.reasons:

@@ -1,4 +1,4 @@
-"""Nodes with their free amounts, from two API lists: nodes and bound pods."""
+"""Nodes with their free resources, from two API lists: nodes and bound pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from phalanx.kube.client import KubeClient, Params
 from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.wire import read_page
 from phalanx.model.devices.gpu_counts import gpu_percent
+from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.model.resources import CPU, MEMORY
+from phalanx.model.text.moments import shown_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
 from phalanx.reports.nodes.entries import CLOSED, POOL_LABELS, Amounts, NodeEntry, NodeReason, NodeState
 
@@ -36,9 +38,16 @@ Progress = Callable[[str, int, int], object]
 
 
 async def read_nodes(
-    client: KubeClient, selector: str, pool_label: str, options: DialectOptions, progress: Progress
+    client: KubeClient,
+    selector: str,
+    pool_label: str,
+    options: DialectOptions,
+    progress: Progress,
+    rejections: Sequence[NodeBackoffEntry] = (),
 ) -> list[NodeEntry]:
-    """Return the nodes by name. `pool_label` is the label of pools, "" for the first known label of a node."""
+    """Return the nodes by name. `pool_label` is the label of pools, "" for the first known label of a node.
+    `rejections` are the back-offs of nodes that rejected pods.
+    """
     listed = await client.list_all(
         NODES.path(),
         {"labelSelector": selector or None},
@@ -59,7 +68,10 @@ async def read_nodes(
     for record in state.pods.values():
         if record.row != NO_NODE and not record.pod.fixture:
             counted[record.row] += 1
-    entries = [_entry(document, state, counted, pool_label) for document in documents]
+    backoffs: dict[str, list[NodeReason]] = {}
+    for entry in sorted(rejections):
+        backoffs.setdefault(entry.scope.node, []).append(_backoff(entry))
+    entries = [_entry(document, state, counted, pool_label, backoffs) for document in documents]
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -82,7 +94,24 @@ async def _read_pods(client: KubeClient, state: ClusterState, intake: Intake, pr
             return
 
 
-def _entry(document: Json, state: ClusterState, counted: Mapping[int, int], pool_label: str) -> NodeEntry:
+def _backoff(entry: NodeBackoffEntry) -> NodeReason:
+    """Return the back-off of a node as a reason: the kubelet's reason, the pods and the end."""
+    scope = entry.scope
+    pods = ("of one kind" if scope.pod_class else "", f"of namespace {scope.namespace}" if scope.namespace else "")
+    request = f"that request {scope.resource}" if scope.resource else ""
+    claim = f"with a claim of StorageClass {scope.storage_class}" if scope.storage_class else ""
+    affected = " ".join(filter(None, ("pods", *pods, request, claim)))
+    message = f"{scope.reason}, closed to {affected} until {shown_moment(entry.until)}"
+    return NodeReason("RejectedPods", message, shown_moment(entry.last))
+
+
+def _entry(
+    document: Json,
+    state: ClusterState,
+    counted: Mapping[int, int],
+    pool_label: str,
+    backoffs: Mapping[str, Sequence[NodeReason]],
+) -> NodeEntry:
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name"))
     labels = {key: text(value) for key, value in mapping(metadata.get("labels")).items()}
@@ -92,7 +121,7 @@ def _entry(document: Json, state: ClusterState, counted: Mapping[int, int], pool
     if node is not None:
         offered, free = _amounts(state, row, state.nodes.allocatable), _amounts(state, row, state.nodes.idle)
         closed_by = node.cordoned_by
-    reasons = _reasons(document, closed_by)
+    reasons = [*_reasons(document, closed_by), *backoffs.get(name, ())]
     pods = counted.get(row, 0)
     word = _state(document, reasons, pods, free, offered)
     return NodeEntry(
@@ -124,7 +153,7 @@ def _state(document: Json, reasons: Sequence[NodeReason], pods: int, free: Amoun
 
 
 def _reasons(document: Json, closed_by: str) -> list[NodeReason]:
-    """Return the problems of a node, the most severe first."""
+    """Return the reasons why a node accepts no or only some pods, the most severe first."""
     spec = mapping(document.get("spec"))
     reasons: list[NodeReason] = []
     conditions = conditions_of(document)

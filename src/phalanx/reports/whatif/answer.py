@@ -17,9 +17,8 @@ NEVER = "NotWithinHorizon"
 
 
 class Blocker(msgspec.Struct):
-    """Pods of a gang (or a pod on its own) that end before the start and use its nodes until then; the last of them
-    ends at `end`.
-    """
+    """Gang or single pod whose pods end before the predicted start and use its nodes until then; the last of them
+    ends at `end`."""
 
     name: str
     pods: int
@@ -27,9 +26,8 @@ class Blocker(msgspec.Struct):
 
 
 class WaitSummary(msgspec.Struct, omit_defaults=True):
-    """Reason why a unit waits: the dominant reason, the number of nodes that each filter rejects, and the smallest
-    helpful change.
-    """
+    """Reason why a gang or pod waits: the dominant reason, the number of nodes that each filter rejects, and the
+    smallest helpful change."""
 
     reason: str
     message: str
@@ -38,7 +36,7 @@ class WaitSummary(msgspec.Struct, omit_defaults=True):
 
 
 class AskedStart(msgspec.Struct, omit_defaults=True):
-    """Predicted start of a gang or pod on its own.
+    """Predicted start of a gang or single pod.
 
     `state` is Now, AfterEvictions (once its victims have terminated), Later, or NotWithinHorizon. `start` assumes
     that all pods run to their limits. `expected` assumes the run times that users estimate, if any estimates exist.
@@ -60,7 +58,7 @@ class AskedStart(msgspec.Struct, omit_defaults=True):
 
 
 class EvictedGang(msgspec.Struct, omit_defaults=True):
-    """Gang that would be evicted at `when`.
+    """Gang that would be evicted at `when` in a what-if forecast.
 
     `pod_hours` of work since the start or the last checkpoint are lost. It restarts at `again`, "" for no restart
     within the horizon; it is `lost` if no controller recreates its pods.
@@ -76,7 +74,8 @@ class EvictedGang(msgspec.Struct, omit_defaults=True):
 
 
 class InterruptedGang(msgspec.Struct, omit_defaults=True):
-    """Gang that loses pods with the removed nodes. It restarts at `again`, "" for no restart within the horizon."""
+    """Gang that loses pods with the removed nodes in a what-if forecast. It restarts at `again`, "" for no restart
+    within the horizon."""
 
     name: str
     pods: int
@@ -84,7 +83,7 @@ class InterruptedGang(msgspec.Struct, omit_defaults=True):
 
 
 class MovedStart(msgspec.Struct, omit_defaults=True):
-    """Other waiting unit with a changed start; "" for no start within the horizon.
+    """Waiting gang or pod, not part of the question, whose start changes; "" for no start within the horizon.
 
     `delay_seconds` is negative for an earlier start, None if one of the two starts is unknown.
     """
@@ -108,7 +107,7 @@ class MovedPromise(msgspec.Struct, omit_defaults=True):
 
 
 class Starts(msgspec.Struct):
-    """Numbers of waiting units that start at once, later, and not within the horizon."""
+    """Numbers of waiting gangs and pods that start at once, later, and not within the horizon."""
 
     now: int
     later: int
@@ -139,7 +138,7 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
 
 
 def with_shown_names(answer: WhatIfAnswer, titles: Mapping[str, str]) -> WhatIfAnswer:
-    """Replace the internal names of gangs by the shown names in `titles`."""
+    """Replace the internal names of gangs in an answer by the shown names in `titles`."""
     blockers = [item for asked in answer.asked for item in asked.blockers]
     named: list[AskedStart | EvictedGang | MovedStart | MovedPromise | InterruptedGang | Blocker]
     named = [*answer.asked, *answer.evicted, *answer.moved, *answer.moved_promises, *answer.interrupted, *blockers]

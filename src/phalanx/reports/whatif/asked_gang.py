@@ -14,16 +14,18 @@ from phalanx.simulation.errors import InputError
 
 
 def refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
-    """Raise InputError for a gang without waiting pods, if the question changes nothing about it."""
+    """Raise InputError for a named gang without waiting pods, if the question changes nothing about it."""
     pods = [pod for pod in _pods(events) if (pod.namespace, pod.gang) == (key.namespace, key.name)]
     if not any(map(_waits, pods)):
-        raise InputError(f"--gang {text}: it is not waiting: all of its {len(pods)} pods are bound or finished")
+        raise InputError(
+            f"--gang {text}: the gang is not waiting: all of its {len(pods)} pods are bound or finished"
+        )
 
 
 def waiting_gang(
     text: str, namespace: str, events: Sequence[ClusterEvent], entries: Sequence[FileObject]
 ) -> GangKey:
-    """Return the gang of that name; of several gangs of one job, the first waiting one. Raises InputError."""
+    """Return the gang that a user names; of several gangs of one job, the first waiting one. Raises InputError."""
     pods = _pods(events)
     facts_by_gang = {
         GangKey(pod.namespace, pod.gang): facts_of(GangKey(pod.namespace, pod.gang), None)
@@ -47,7 +49,7 @@ def waiting_gang(
                 return next((key for key in with_pods if key in waiting), with_pods[0])
             if matches:
                 raise InputError(
-                    f"--gang {text}: it has no pods yet (Volcano creates them at admission), so their "
+                    f"--gang {text}: the gang has no pods yet (Volcano creates them at admission), so their "
                     f"requests are unknown; use the file of the job with -f"
                 )
     except AmbiguousGangError as error:
@@ -56,7 +58,7 @@ def waiting_gang(
 
 
 def _pods(events: Sequence[ClusterEvent]) -> list[Pod]:
-    """Return the last known version of each pod: its owner can add facts later."""
+    """Return the last version of each pod among the events: its owner can change the pod's decoded form later."""
     return list({event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}.values())
 
 
@@ -71,7 +73,7 @@ def _gangs_of_job(
     entries: Sequence[FileObject],
     facts_by_gang: Mapping[GangKey, GangNameFacts],
 ) -> list[GangKey]:
-    """Return the gangs of a job if its operator gives the PodGroup another name."""
+    """Return the gangs of a named job whose operator gives the PodGroup another name."""
     tree = OwnerTree(namespace)
     for entry in entries:
         if entry.document["metadata"].get("namespace") == namespace:

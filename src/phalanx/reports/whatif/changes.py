@@ -1,4 +1,4 @@
-"""Changes to a captured cluster, one per option."""
+"""Changes of a what-if question to a captured cluster, one per option."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _replace = msgspec.structs.replace
 
 
 class QueueChange(msgspec.Struct, frozen=True):
-    """Changed fields of a queue; amounts as in the API."""
+    """Changed fields of a queue in a what-if question; resource amounts as in the API."""
 
     name: str
     weight: int | None = None
@@ -30,7 +30,7 @@ class QueueChange(msgspec.Struct, frozen=True):
 
 
 def more_nodes(entries: Sequence[FileObject], count: int, like: str) -> list[FileObject]:
-    """Return `count` new nodes like an existing one, with their describing objects."""
+    """Return `count` new nodes like an existing one, with the objects that describe them."""
     if not 1 <= count <= _MOST_NODES:
         raise InputError(f"--add-nodes is {count}; use a number from 1 to {_MOST_NODES}")
     names = {_name(entry) for entry in entries if entry.kind == "Node"}
@@ -67,7 +67,7 @@ def _copied(entry: FileObject, like: str, name: str) -> FileObject:
 
 
 def lost_nodes(entries: Iterable[FileObject], chosen: Sequence[str]) -> list[ClusterEvent]:
-    """Return the removals of nodes, each named directly or by labels such as `rack=r1,zone=a`."""
+    """Return the deletions of nodes, each named directly or by labels such as `rack=r1,zone=a`."""
     nodes = {
         _name(entry): entry.document["metadata"].get("labels") or {} for entry in entries if entry.kind == "Node"
     }
@@ -89,7 +89,7 @@ def lost_nodes(entries: Iterable[FileObject], chosen: Sequence[str]) -> list[Clu
 
 
 def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObject:
-    """Return the queue with its changes; the default queue can lack an object."""
+    """Return the changed queue; the default queue can lack an object."""
     for amounts in (change.capability, change.deserved):
         for name, amount in amounts.items():
             try:
@@ -117,7 +117,7 @@ def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObj
 def with_priority(
     events: Iterable[ClusterEvent], pods: frozenset[str], gangs: frozenset[GangKey], priority: int
 ) -> list[ClusterEvent]:
-    """Return the events with another priority of these pods and gangs."""
+    """Return the events of the cluster with another priority of these pods and gangs."""
     if not -(2**31) <= priority < 2**31:
         raise InputError(f"--priority is {priority}; use a 32-bit integer")
     changed: list[ClusterEvent] = []

@@ -32,7 +32,7 @@ _replace = msgspec.structs.replace
 
 
 class FreeRoomQuestion(msgspec.Struct, frozen=True):
-    """Question for pods in a namespace and queue.
+    """Question for the number of pods in a namespace and queue that can start now.
 
     Each pod requests `amounts` ({}: one device of each kind, and one CPU) and runs for at most `seconds` (0: each
     run time that changes the answer).
@@ -47,9 +47,8 @@ class FreeRoomQuestion(msgspec.Struct, frozen=True):
 
 
 class FreeRow(msgspec.Struct):
-    """Result of one pod size: this many pods with the requests `pod` can start now as one gang if they end within
-    `seconds` (0: no limit).
-    """
+    """Number of pods of one size: this many pods with the requests `pod` can start now as one gang if they end
+    within `seconds` (0: no limit)."""
 
     pod: str
     seconds: int
@@ -66,7 +65,7 @@ class FreeRoom(msgspec.Struct, omit_defaults=True):
 
 
 def free_room(question: FreeRoomQuestion) -> FreeRoom:
-    """Return the free capacity per pod size. Raises InputError."""
+    """Return the number of pods that can start now, per pod size. Raises InputError."""
     cluster, capture = question.cluster, question.cluster.capture
     if capture is None:
         raise InputError(f"{cluster.name}: not a capture; create one with phalanx capture -o FILE")
@@ -95,7 +94,7 @@ def free_room(question: FreeRoomQuestion) -> FreeRoom:
 
 
 def _usual_shapes(cluster: SimulatedCluster) -> list[dict[str, str]]:
-    """Return one device of each kind that nodes offer (names with a domain), and one CPU."""
+    """Return the usual pod sizes: one device of each kind that nodes offer (names with a domain), and one CPU."""
     offered: set[str] = set()
     for entry in cluster.entries:
         if entry.kind == "Node":
@@ -106,7 +105,7 @@ def _usual_shapes(cluster: SimulatedCluster) -> list[dict[str, str]]:
 
 
 class _Search:
-    """Search for gangs of equal pods, each tried on a copy of the cluster."""
+    """Search for the largest gang of equal pods that starts now, each size tried on a copy of the cluster."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class _Search:
         self._looked = False
 
     def lengths(self) -> list[int]:
-        """Return the run times in seconds that end just before a reserved start."""
+        """Return the run times of pods in seconds that end just before a reserved start."""
         if not self._looked:
             self._state_with(0, 0)
         settings = self._policy.reservations
@@ -135,7 +134,8 @@ class _Search:
         return [length for length in longest if length > 0][:_MOST_LENGTHS]
 
     def largest(self, seconds: int) -> tuple[int, int]:
-        """Return (size of the largest gang that starts now, number of its nodes)."""
+        """Return (size of the largest gang that starts now, number of its nodes) for pods that end within
+        `seconds`."""
         fits, node_count = 0, 0
         limit = self._most()
         while fits < limit:
@@ -148,7 +148,7 @@ class _Search:
         return fits, node_count
 
     def _most(self) -> int:
-        """Return an upper bound: the free amounts of all nodes, each resource by itself."""
+        """Return an upper bound of the gang's size: the free resources of all nodes, each resource by itself."""
         pod = self._pod(0)
         state = _state(self._events, self._capture)
         wanted = {**dict(pod.pod_class.requests), PODS: 1}
@@ -225,7 +225,7 @@ def _state(events: Sequence[ClusterEvent], capture: Capture) -> ClusterState:
 
 
 def _devices(amounts: dict[str, str]) -> dict[str, str]:
-    """Return the device requests as limits: for devices, limits and requests are equal."""
+    """Return a pod's device requests as limits: for devices, limits and requests are equal."""
     return {name: amount for name, amount in amounts.items() if "/" in name}
 
 

@@ -1,4 +1,4 @@
-"""Pods of manifests, as controllers create them and the API server completes them."""
+"""Pods of manifests, as controllers would create them and the API server would complete them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEMPLATES = "Job, Volcano Job, Deployment, ReplicaSet or StatefulSet"
 
 
 class PriorityClasses(msgspec.Struct, frozen=True):
-    """Priority values by class name; `default` is the value of pods without a class."""
+    """Values of PriorityClasses by name; `default` is the priority of pods without a class."""
 
     values: dict[str, int]
     default: int = 0
@@ -41,7 +41,7 @@ class PriorityClasses(msgspec.Struct, frozen=True):
 
 
 class Submission(msgspec.Struct):
-    """Objects that a file creates, its `pods` by uid, and notes for the user."""
+    """Objects that a manifest file creates, its `pods` by uid, and notes for the user."""
 
     entries: list[FileObject]
     pods: list[str]
@@ -51,7 +51,7 @@ class Submission(msgspec.Struct):
 def submission(
     objects: list[FileObject], classes: PriorityClasses, scheduler: str, namespace: str, now: int
 ) -> Submission:
-    """Return the objects of a file. Raises InputError for objects without derivable pods."""
+    """Return the objects and pods that manifests create. Raises InputError for objects without derivable pods."""
     derived = Submission([], [], [])
     for entry in objects:
         document = _identified(entry, namespace, now)
@@ -77,13 +77,13 @@ def _identified(entry: FileObject, namespace: str, now: int) -> dict[str, Any]:
 
 
 def _uid(kind: str, metadata: Mapping[str, Any]) -> str:
-    """Return a uid that is equal for equal objects and valid as a part of names."""
+    """Return a uid for a new object that is equal for equal objects and valid as a part of names."""
     text = f"{kind}/{metadata['namespace']}/{metadata['name']}"
     return f"what-if-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
 def _made(entry: FileObject, scheduler: str, classes: PriorityClasses) -> Iterator[dict[str, Any]]:
-    """Yield the object itself, if the scheduler reads it, and the objects that its controllers create."""
+    """Yield an object of a manifest, if the scheduler reads it, and the objects that its controllers create."""
     document, kind = dict(entry.document), entry.kind
     if (entry.api_version, kind) == ("batch.volcano.sh/v1alpha1", "Job"):
         yield from _volcano_job(entry, scheduler, classes)
@@ -183,7 +183,7 @@ def _complete(
     scheduler: str,
     now: int,
 ) -> str:
-    """Fill in the defaults of an API server and return the uid."""
+    """Set the API server's defaults in a pod and return its uid."""
     metadata, spec = pod["metadata"], pod.setdefault("spec", {})
     if not isinstance(spec, dict):
         raise InputError(f"{entry.place}: spec is not an object; use the spec of a pod")

@@ -50,7 +50,7 @@ _DOMAINS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Question.
+    """What-if question: objects to create, a waiting gang, and changes of the cluster.
 
     `objects` would be created, `gang` (namespace/name) is a waiting gang; all other fields are changes. `policy` is
     the current policy, `other_policy` the changed one, `horizon` in seconds.
@@ -72,7 +72,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class _Supposed(msgspec.Struct):
-    """One simulated world: its events and its immediate changes."""
+    """One simulated cluster of a what-if question: its events and its immediate changes."""
 
     intake: Intake
     events: list[ClusterEvent]
@@ -82,7 +82,7 @@ class _Supposed(msgspec.Struct):
 
 
 def answer_question(question: Question) -> WhatIfAnswer:
-    """Return the answer to a question. Raises InputError, PolicyError."""
+    """Return the answer to a what-if question. Raises InputError, PolicyError."""
     without = _as_it_is(question)
     changed, asked, notes = _as_it_would_be(question, without)
     capture, horizon = changed.capture, question.horizon
@@ -116,8 +116,8 @@ def answer_question(question: Question) -> WhatIfAnswer:
 
 
 def answer_starts(question: Question, waiting: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:
-    """Return the starts of the gangs of `question.objects`, submitted one after another in this order, and of
-    waiting gangs (namespace/name), from one forecast. The reasons of the first gangs without a start are
+    """Return the predicted starts of the gangs of `question.objects`, submitted one after another in this order,
+    and of waiting gangs (namespace/name), from one forecast. The reasons of the first gangs without a start are
     included.
 
     Raises InputError, PolicyError.
@@ -146,7 +146,7 @@ def answer_starts(question: Question, waiting: Collection[str] = (), most_reason
 
 
 def _waiting(named: Collection[str], world: _Supposed, pods: Collection[str]) -> list[str]:
-    """Return the names of the gangs and pods on their own that the forecast waits for."""
+    """Return the names of the gangs and single pods whose start the forecast predicts."""
     alone = [
         event.pod.key
         for event in world.events
@@ -158,7 +158,7 @@ def _waiting(named: Collection[str], world: _Supposed, pods: Collection[str]) ->
 def _in_order(
     events: list[ClusterEvent], objects: Sequence[FileObject], gangs: Collection[GangKey], moment: int
 ) -> list[ClusterEvent]:
-    """Set the creation times of the new gangs so that they follow one another, the last at `moment`."""
+    """Set the creation times of the new gangs so that they are one second apart, the last at `moment`."""
     order = list(
         dict.fromkeys(
             key
@@ -203,7 +203,7 @@ def _as_it_is(question: Question) -> _Supposed:
 def _as_it_would_be(
     question: Question, without: _Supposed
 ) -> tuple[_Supposed, tuple[frozenset[str], frozenset[GangKey]], list[str]]:
-    """Return the changed world, the subjects of the question (pods by uid, gangs), and notes for the user."""
+    """Return the changed cluster, the subjects of the question (pods by uid, gangs), and notes for the user."""
     entries, capture = question.cluster.entries, without.capture
     # Only existing nodes are removed: added nodes stay.
     then = lost_nodes(entries, question.without_nodes)
@@ -246,7 +246,8 @@ def _as_it_would_be(
 
 
 def _check_new(existing: Sequence[FileObject], made: Sequence[FileObject]) -> None:
-    """Check the new objects: an object of an existing name replaces it, except a pod, which is immutable."""
+    """Check the objects to create: an object with an existing name replaces it, except a pod, which is
+    immutable."""
     taken = {_address(entry) for entry in existing}
     for entry in made:
         if entry.kind == "Pod" and _address(entry) in taken:
@@ -289,9 +290,8 @@ def _asked_start(name: str, after: Forecast, expected: Forecast | None, reasons:
 
 
 def _blockers(name: str, start: int, after: Forecast) -> list[Blocker]:
-    """Return the pods that leave the unit's nodes before its start; without such pods, those that end at its start
-    and free quota.
-    """
+    """Return the gangs and pods that end on the nodes before the predicted start; without such pods, those that end
+    at the start and free quota."""
     nodes = set(after.nodes(name))
     ended = [move for move in after.ended if move.when <= start and move.job != name]
     on_nodes = [move for move in ended if move.node in nodes]
@@ -305,7 +305,7 @@ def _blockers(name: str, start: int, after: Forecast) -> list[Blocker]:
 
 
 def _starts(forecast: Forecast, besides: Collection[str]) -> Starts:
-    """Return the counts of starts without the units in `besides`, which only the question adds."""
+    """Return the numbers of starts without the gangs and pods in `besides`, which only the question adds."""
     waiting = [job for name, job in forecast.jobs.items() if name not in forecast.running and name not in besides]
     now = sum(job.start is not None and job.start <= forecast.moment for job in waiting)
     later = sum(job.start is not None and job.start > forecast.moment for job in waiting)
@@ -313,7 +313,7 @@ def _starts(forecast: Forecast, besides: Collection[str]) -> Starts:
 
 
 def _evicted(after: Forecast, before: Forecast) -> list[EvictedGang]:
-    """Return the gangs that are evicted only with the change."""
+    """Return the gangs that are evicted only in the forecast with the change."""
     anyway = {(move.job, move.pod) for move in before.evicted} if before is not after else set()
     groups: dict[str, list[int]] = {}
     for number, move in enumerate(after.evicted):
@@ -349,7 +349,7 @@ def _interrupted(after: Forecast) -> list[InterruptedGang]:
 
 
 def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[MovedStart]:
-    """Return the units that wait in both forecasts with different starts, longest delay first."""
+    """Return the gangs and pods that wait in both forecasts with different starts, longest delay first."""
     moved = []
     for name, job in after.jobs.items():
         if name in asked or name in after.running or name not in before.jobs:
@@ -377,7 +377,8 @@ def _moved_promises(after: Forecast) -> list[MovedPromise]:
 
 
 class _Reasons:
-    """Reasons of waiting at the first moment, from a dry run over the same events at the first query."""
+    """Reasons of waiting at the first moment of the forecast, from a dry run over the same events at the first
+    query."""
 
     def __init__(self, world: _Supposed, question: Question) -> None:
         self._world = world

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from phalanx.scheduling.actions.wait_or_evict import costs_too_much, waits_instead
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.commit import commit, commit_for_each
-from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors
+from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor, in_order, joint_preemptors
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import SOON, solve
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.session.victim_class_arrays import has_quota
-from phalanx.scheduling.units.preemptors import preemptors_of
+from phalanx.scheduling.units.preemptors import preemptors_of, surplus_preemptor
 
 
 def preempt(session: Session) -> None:
@@ -65,9 +65,13 @@ def _turn(session: Session, equal_units: list[QueuedUnit]) -> int:
         session.count_step()
         return 1
     result: Eviction | NoSolution | None = None
-    for preemptor in preemptors_of(session, first, session.unschedulable[first.key][0]):
+    reason, refused = session.unschedulable[first.key][0], None
+    for preemptor in preemptors_of(session, first, reason):
         result = solve(session, preemptor)
         session.count_step()
+        if reason.for_surplus and isinstance(result, Eviction):
+            preemptor, result = _largest(session, first, preemptor, result, refused)
+        refused = preemptor
         if isinstance(result, Eviction) and costs_too_much(session, [first], result):
             return 1
         if isinstance(result, Eviction) and (result.evicts or preemptor.nominated):
@@ -80,6 +84,30 @@ def _turn(session: Session, equal_units: list[QueuedUnit]) -> int:
     # The other units are equal to the first, so the same search would fail for them.
     session.asked.update(unit.key for unit in equal_units)
     return len(equal_units)
+
+
+def _largest(
+    session: Session, unit: QueuedUnit, preemptor: Preemptor, eviction: Eviction, refused: Preemptor | None
+) -> tuple[Preemptor, Eviction]:
+    """Return the preemptor of the most equal surplus members that can be served at once, with its eviction.
+
+    `refused` is the larger one that was tried before `preemptor`, if any.
+    """
+    if not (isinstance(preemptor, PodPreemptor) and isinstance(refused, PodPreemptor)):
+        return preemptor, eviction
+    if preemptor.kind != refused.kind:
+        return preemptor, eviction
+    most, least = refused.total, preemptor.total
+    while most - least > 1:
+        middle = (least + most) // 2
+        trial = surplus_preemptor(session, unit, refused.records[:middle])
+        result = solve(session, trial)
+        session.count_step()
+        if isinstance(result, Eviction):
+            preemptor, eviction, least = trial, result, middle
+        else:
+            most = middle
+    return preemptor, eviction
 
 
 def _try_turn(session: Session, equal_units: list[QueuedUnit]) -> int:

@@ -1,1 +1,1 @@
-"""Defragmentation: pods move to other nodes so that nodes become empty, or a waiting gang fits."""
+"""Defragmentation: running pods move to other nodes so that nodes become empty, or a waiting gang fits."""

@@ -1,4 +1,4 @@
-"""Plan of moves under construction, with undo of every step."""
+"""Plan of pod moves under construction, with undo of every step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class StuckError(Exception):
-    """A step is impossible; its changes are undone."""
+    """A step of the plan of moves is impossible; its changes are undone."""
 
     def __init__(self, record: PodRecord | None, reason: str) -> None:
         super().__init__(reason)
@@ -59,7 +59,7 @@ class RelocationAttempt:
         self._totals = session.totals()
 
     def why_immovable(self, record: PodRecord) -> str | None:
-        """Return the reason why a pod cannot be part of any plan, or None; it continues "it "."""
+        """Return the reason why a pod cannot be part of any plan of moves, or None; the text continues "it "."""
         if record.pod.uid in self.left_alone:
             return "is kept in place"
         if record.pod.fixture or record.state is MemberState.TERMINATING:
@@ -75,15 +75,15 @@ class RelocationAttempt:
         return self._evictions.veto(record)
 
     def drain_row(self, row: int) -> None:
-        """Move all pods off the row, except for DaemonSet and static pods. Raise StuckError."""
+        """Move all pods off the node row, except for DaemonSet and static pods. Raise StuckError."""
         self._step(row, [record for record in pods_on_row(self._session, row) if record not in self.moving])
 
     def exchange(self, row: int, records: Iterable[PodRecord], member: PodRecord) -> None:
-        """Move the pods off the row and place the member there. Raise StuckError."""
+        """Move the pods off the node row and place the gang member there. Raise StuckError."""
         self._step(row, list(records), member)
 
     def place_member(self, member: PodRecord) -> bool:
-        """Place a member on a free row if there is one, and close the row to moved pods.
+        """Place a member on a node row with enough free resources if there is one, and close the row to moved pods.
 
         Return whether it was placed.
         """
@@ -99,7 +99,7 @@ class RelocationAttempt:
         return True
 
     def could_take(self, pod_class: ClassRecord) -> list[int]:
-        """Return the rows that the class can use and to which no pod has moved."""
+        """Return the node rows that pods of the class can use and to which no pod has moved."""
         rows = np.flatnonzero(self.dry_run.mask(pod_class)).tolist()
         return [row for row in rows if row not in self._arrived and self._inside(row)]
 
@@ -116,7 +116,7 @@ class RelocationAttempt:
         )
 
     def size(self, record: PodRecord) -> float:
-        """Return the pod's largest share of any resource of the cluster."""
+        """Return the largest share of any resource of the cluster that the pod requests."""
         parts = [
             amount / max(1, self._totals.get(name, (0,))[0]) for name, amount in record.footprint.amounts.items()
         ]
@@ -165,7 +165,7 @@ class RelocationAttempt:
             self.placed[member] = row
 
     def _evict(self, record: PodRecord, leaving: Iterable[PodRecord]) -> list[PodRecord]:
-        """Evict the pod, or its whole gang where required, and return the pods.
+        """Plan the eviction of the pod, or of its whole gang where required, and return the pods.
 
         `leaving` are evicted in the same step.
         """
@@ -202,12 +202,13 @@ class RelocationAttempt:
 
 
 def stays_together(gang: GangRecord) -> bool:
-    """Return whether members cannot move singly because a rule requires them in one domain."""
+    """Return whether the gang's members cannot move singly because a topology constraint requires them in one
+    domain."""
     spec = gang.spec
     rules = [] if spec is None else [spec.topology, *(subgroup.topology for subgroup in spec.subgroups)]
     return any(rule is not None and rule.hard for rule in rules)
 
 
 def pods_on_row(session: Session, row: int) -> list[PodRecord]:
-    """Return the pods on a row by name."""
+    """Return the pods on a node row by name."""
     return sorted(session.state.pods.on(row), key=lambda record: record.pod.key)

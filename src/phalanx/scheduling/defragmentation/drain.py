@@ -20,8 +20,8 @@ _EXCHANGES = 24
 
 
 class NodeDrain:
-    """Greedy search over several orders of nodes; then nodes of the best plan are exchanged while that is
-    cheaper."""
+    """Greedy search for nodes to empty, over several orders of nodes; then nodes of the best plan are exchanged
+    while that is cheaper."""
 
     def __init__(
         self, session: Session, goal: EmptyNodes, limits: RelocationLimits, tell: Callable[[str], None]
@@ -83,7 +83,8 @@ class NodeDrain:
         return attempt
 
     def _orders(self) -> list[list[int]]:
-        """Return the nodes by number of pods, by their share of the cluster, and by their highest priority."""
+        """Return the nodes in three orders: by number of pods, by the pods' share of the cluster, and by the pods'
+        highest priority."""
         keys: list[Callable[[int], tuple[float, ...]]] = [
             lambda row: (self._candidates[row][0], self._candidates[row][1], row),
             lambda row: (self._candidates[row][1], self._candidates[row][0], row),
@@ -92,7 +93,8 @@ class NodeDrain:
         return [sorted(self._candidates, key=key) for key in keys]
 
     def _emptiable(self, rows: Iterable[int]) -> dict[int, tuple[int, float, int]]:
-        """Return row -> (number of pods to move, their share of the cluster, the highest priority)."""
+        """Return for each node row that can be emptied (number of pods to move, their share of the cluster, the
+        highest priority)."""
         probe = RelocationAttempt(self._session, self._limits)
         contents_of: dict[int, tuple[int, float, int]] = {}
         for row in rows:

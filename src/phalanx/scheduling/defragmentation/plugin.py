@@ -1,4 +1,4 @@
-"""Defragmentation as a feature of the cycle: the times of its runs, and the units that a run serves."""
+"""Defragmentation as a feature of the cycle: when it runs, and for which waiting gangs and pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ATTEMPTED = 16
 
 
 class Defragmentation(CyclePlugin):
-    """Wakes units for the action `defragment` within the windows of the policy."""
+    """Activates waiting gangs and pods for the action `defragment` within the windows of the policy."""
 
     name = "defragmentation"
 
@@ -44,8 +44,8 @@ class Defragmentation(CyclePlugin):
         self._changed = False
 
     def wake(self, session: Session) -> Iterable[UnitKey]:
-        """Return the units for which pods can move now; after a window, the units whose verdict still mentions
-        it."""
+        """Return the waiting gangs and pods for which other pods can move now; after a window, those whose verdict
+        still mentions it."""
         if self.runs.due(self._settings, session.now):
             first = sorted(session.queue.first_unschedulable(MOST_ATTEMPTED), key=lambda entry: entry[0])
             keys = (unit.key for _, unit in first if may_lack_room(session, unit))
@@ -68,6 +68,6 @@ class Defragmentation(CyclePlugin):
 
 
 def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
-    """Return whether the last verdict of an unschedulable unit is missing room only."""
+    """Return whether free resources are all that a waiting gang or pod lacks, by its last verdict."""
     demand = session.queue.demand_of(unit.key)
     return unit.starts_planned and demand is not None and demand.for_room

@@ -1,4 +1,4 @@
-"""Goals, limits and results of relocations."""
+"""Goals, limits and results of plans that move pods to other nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EmptyNodes(msgspec.Struct, frozen=True):
 
 
 class RoomFor(msgspec.Struct, frozen=True):
-    """Goal: room for the quorum of a waiting gang, or for a waiting pod (by uid)."""
+    """Goal: enough free resources for the quorum of a waiting gang, or for a waiting pod (by uid)."""
 
     target: GangKey | str
     name: str
@@ -45,7 +45,7 @@ def counted(number: int, what: str) -> str:
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Move of a pod from `source`: an equal pod fits on `target`.
+    """Move of a pod from node `source`: an equal pod fits on `target`.
 
     `gang` is "" for a pod on its own; `whole` gangs move with all members.
     """

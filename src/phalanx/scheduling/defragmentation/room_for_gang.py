@@ -1,4 +1,4 @@
-"""Room for the quorum of a waiting gang, or for a waiting pod, by moving other pods."""
+"""Search for pods to move so that the quorum of a waiting gang, or a waiting pod, fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _REPRIEVES = 24
 
 
 class RoomForGang:
-    """Search for room: the largest members first, each on a free row, else where the fewest pods must move."""
+    """Search for nodes for waiting members: the largest members first, each on a node with enough free resources,
+    else where the fewest pods must move."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class RoomForGang:
         self.obstacles: dict[int, RelocationObstacle] = {}
 
     def best_attempt(self) -> RelocationAttempt | None:
-        """Return the cheapest plan that was found; None if there is none."""
+        """Return the cheapest plan of moves that was found; None if there is none."""
         plans = [(plan, rows) for rows in self._domains if (plan := self._plan(self._left_alone, rows)) is not None]
         if not plans:
             return None
@@ -80,13 +81,14 @@ class RoomForGang:
         return False
 
     def _note(self, attempt: RelocationAttempt, row: int, stuck: StuckError) -> None:
-        """Record an obstacle of the first plan, in which no pod is kept in place by choice."""
+        """Record why no pods could move from a node: an obstacle of the first plan, in which no pod is kept in
+        place by choice."""
         if attempt.left_alone == self._left_alone:
             self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
 
     def _pods_to_move(self, attempt: RelocationAttempt, member: PodRecord, row: int) -> list[PodRecord] | None:
-        """Return pods of a row without which the member fits, less important ones first; None if
-        none suffice."""
+        """Return pods of a node row without which the member fits, less important ones first; None if none
+        suffice."""
         missing = attempt.dry_run.lacking(member.pod_class, row)
         chosen: list[PodRecord] = []
         for record in self._movable(attempt, row, missing):
@@ -100,7 +102,7 @@ class RoomForGang:
         return self._without_needless(chosen, attempt.dry_run.lacking(member.pod_class, row))
 
     def _without_needless(self, chosen: list[PodRecord], missing: IntArray) -> list[PodRecord]:
-        """Drop the pods that can stay, the most important one first."""
+        """Return the chosen pods without those that can stay, the most important one first."""
         needed_pods = list(chosen)
         for record in sorted(chosen, key=_most_important_first):
             remaining = [candidate for candidate in needed_pods if candidate is not record]
@@ -110,7 +112,7 @@ class RoomForGang:
         return needed_pods
 
     def _movable(self, attempt: RelocationAttempt, row: int, missing: IntArray) -> list[PodRecord]:
-        """Return the movable pods of a row: less important ones first, of equals those that free most of the
+        """Return the movable pods of a node row: less important ones first, of equals those that free most of the
         missing amounts."""
         movable: list[tuple[tuple[object, ...], PodRecord]] = []
         for record in pods_on_row(self._session, row):
@@ -127,7 +129,7 @@ class RoomForGang:
 
 
 def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
-    """Return the pending pods that the unit's quorum still needs."""
+    """Return the pending pods that the quorum of a waiting gang still needs."""
     if unit.pod is not None:
         return [unit.pod]
     members: list[PodRecord] = []
@@ -147,7 +149,8 @@ def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
 
 
 def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
-    """Return bool[N] of each domain in which all members can be, the fullest match first; [None] for everywhere.
+    """Return bool[N] of each topology domain in which all members can be, the fullest match first; [None] for
+    everywhere.
 
     Empty if members are bound to several domains: such gangs are not planned.
     """

@@ -25,7 +25,7 @@ class EvictionEntry(msgspec.Struct, frozen=True):
 
 
 class DefragmentationRuns:
-    """Budget and state of defragmentation runs.
+    """Hourly eviction budget and state of defragmentation runs.
 
     Evictions are booked before they are decided. With a stored record (`durable`) the booking must be stored first:
     no hour exceeds its budget, even across a crash. `version` grows with every change of `entries`; `outcomes`
@@ -48,7 +48,7 @@ class DefragmentationRuns:
     # Times
 
     def due(self, settings: DefragmentSettings | None, now: float) -> bool:
-        """Return whether a run begins or continues now."""
+        """Return whether a defragmentation run begins or continues now."""
         window = self.window(settings, now)
         if window is None or now < window.start:
             return False
@@ -57,7 +57,7 @@ class DefragmentationRuns:
         return now >= self._next_run or self._next_run > now + (settings.interval if settings is not None else 0)
 
     def next_wake(self, settings: DefragmentSettings | None, now: float) -> float | None:
-        """Return the time of the next work; None for never."""
+        """Return the time at which defragmentation next needs a cycle; None for never."""
         window = self.window(settings, now)
         if window is None:
             return None
@@ -68,7 +68,7 @@ class DefragmentationRuns:
         return min(max(now, min(self._next_run, now + settings.interval)), float(window.end))
 
     def window(self, settings: DefragmentSettings | None, now: float) -> Occurrence | None:
-        """Return the open window, else the next one."""
+        """Return the defragmentation window that is open now, else the next one."""
         if settings is None:
             return None
         if self._window is not None:
@@ -80,7 +80,8 @@ class DefragmentationRuns:
         return occurrence
 
     def begin(self, settings: DefragmentSettings, now: float) -> None:
-        """Begin a run, or continue with its booking; the next one is due an interval later."""
+        """Begin a defragmentation run, or continue with the evictions reserved for it; the next run is due an
+        interval later."""
         if self._booked is not None and now >= self._booked.until - _HOUR:
             self.finish_run(now, 0)
         self._next_run = now + settings.interval
@@ -95,7 +96,7 @@ class DefragmentationRuns:
     # Budget
 
     def left(self, settings: DefragmentSettings, now: float) -> int:
-        """Return the number of pods that can be evicted now: the booked ones, else the rest of the hourly
+        """Return the number of pods that the run can evict now: those reserved for it, else the rest of the hourly
         budget."""
         if self._booked is not None:
             return self._booked.pods
@@ -103,7 +104,7 @@ class DefragmentationRuns:
         return max(0, settings.per_hour - sum(entry.pods for entry in self.entries))
 
     def free_at(self, settings: DefragmentSettings, now: float, pods: int) -> int | None:
-        """Return the time at which this many pods can be evicted; None for never."""
+        """Return the time at which the hourly budget allows this many evictions; None for never."""
         self._forget(now)
         available = settings.per_hour - sum(entry.pods for entry in self.entries)
         for entry in sorted(self.entries, key=lambda entry: entry.until):
@@ -114,7 +115,8 @@ class DefragmentationRuns:
         return int(now) if available >= pods else None
 
     def book(self, now: float, pods: int) -> bool:
-        """Book pods before their eviction; return whether they can be evicted at once."""
+        """Reserve a number of evictions in the hourly budget before they are decided; return whether the pods can
+        be evicted at once."""
         if self._booked is not None:
             return True
         self._booked = EvictionEntry(int(now) + BOOKED_FOR + _HOUR, pods)
@@ -123,7 +125,8 @@ class DefragmentationRuns:
         return not self.durable
 
     def finish_run(self, now: float, pods: int) -> None:
-        """End a run with this many evictions; the rest of its booking is released."""
+        """End a defragmentation run that has evicted this many pods; the rest of the evictions that it had reserved
+        in the hourly budget is released."""
         if self._booked is not None:
             self.entries = [entry for entry in self.entries if entry is not self._booked]
             self._booked = None
@@ -133,18 +136,19 @@ class DefragmentationRuns:
             self.moved += pods
 
     def confirm(self, version: int) -> bool:
-        """Record that the entries of `version` are stored; return whether a booking was waiting for that."""
+        """Record that the entries of the hourly budget up to `version` are stored; return whether reserved
+        evictions were waiting for that."""
         self._confirmed = version
         return self._booked is not None and version == self.version
 
     def load(self, entries: Sequence[EvictionEntry], now: float) -> None:
-        """Load the bookings of an earlier process. They count in full: their outcome is unknown."""
+        """Load the reserved evictions of an earlier process. They count in full: their outcome is unknown."""
         self.entries = [entry for entry in entries if entry.pods > 0] + self.entries
         self.durable = True
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Drop expired entries.
+        """Remove expired entries from the hourly budget.
 
         An entry counts at most as long as one booked now, even if the clock was set back.
         """
@@ -157,7 +161,7 @@ class DefragmentationRuns:
 
 
 def next_window(windows: Recurrence, now: float) -> Occurrence | None:
-    """Return the occurrence at `now`, else the next one; None if there is none."""
+    """Return the window's occurrence at `now`, else the next one; None if there is none."""
     open_now = windows.occurrences(int(now), int(now) + 1)
     if open_now:
         return Occurrence(open_now[0].start, open_now[-1].end)

@@ -1,1 +1,2 @@
-"""Diagnosis of units that were not placed: counts, one dominant reason, and the smallest change that helps."""
+"""Diagnosis of gangs and pods that were not placed: counts of nodes, one dominant reason, and the smallest change
+that helps."""

@@ -24,7 +24,8 @@ class Surveyed(Protocol):
 
 
 def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
-    """Return the refusal of members of which no domain takes all. None of them is placed now."""
+    """Return the refusal of gang members for which no topology domain has room for all. None of them is placed
+    now."""
     nearest = session.topology_domains.nearest(area, want)
     if nearest is None:
         return no_domain(session, area, want)
@@ -35,7 +36,7 @@ def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
 
 
 def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:
-    """Return the best domain with its name for messages; None if the rule permits all domains."""
+    """Return the best topology domain with its name for messages; None if the constraint permits all domains."""
     if not session.topology_domains.ladder(area.rule).cap:
         return None
     level = domain.level
@@ -49,14 +50,15 @@ def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:
 
 
 def wider(rule: TopologyRule) -> str:
-    """Return the change of the rule that permits a larger domain."""
+    """Return the change of the topology constraint that permits a larger domain."""
     if rule.hypernodes:
         return "allow a higher tier (networkTopology.highestTierAllowed)"
     return "require a wider topology level" if rule.required else ""
 
 
 def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 0) -> Shortage:
-    """Return the refusal where no domain is eligible: none exists, or placed members are in several already."""
+    """Return the refusal of a gang for which no topology domain is eligible: none exists, or placed members are in
+    several already."""
     nodes, ladder = session.state.nodes, session.topology_domains.ladder(area.rule)
     pod_class = want.members[0].pod_class
     if ladder.levels:

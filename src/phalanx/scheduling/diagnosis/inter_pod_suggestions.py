@@ -25,7 +25,8 @@ _NAMED = 3
 
 
 def peer_remedy(reason: str, pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str | None:
-    """Return the change that makes the rows with `room` eligible; None if another filter owns the reason."""
+    """Return the change that makes the node rows with `room` eligible, for a reason about other pods; None for
+    reasons of other filters."""
     if reason not in (MISSING_LABEL, UNEVEN, NOT_NEAR, TOO_NEAR, UNWELCOME):
         return None
     affinity_state = pod_class.affinity_state(nodes.affinity)
@@ -56,7 +57,7 @@ def wider_skew(pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str
 
 
 def _even_out(affinity_state: AffinityState, room: BoolArray) -> str:
-    """Return the change for the first spread constraint that excludes the pod."""
+    """Return the change that helps against the first spread constraint that excludes the pod."""
     each = next(
         (each for each in affinity_state.spread if _skew(each, room) > each.rule.max_skew), affinity_state.spread[0]
     )
@@ -101,7 +102,7 @@ def _be_near(affinity_state: AffinityState, pod_class: ClassRecord) -> str:
 
 
 def _occupied(counters: list[DomainCounter]) -> str:
-    """Return the excluded domains per label."""
+    """Return for messages the topology domains that anti-affinity excludes, per label."""
     closed: dict[str, set[str]] = {}
     for counter in counters:
         domains: LabelDomains = counter.region.domains
@@ -116,7 +117,7 @@ def _key(counter: DomainCounter) -> str:
 
 
 def _named(whom: PodSelection) -> str:
-    """Return a selector in kubectl's syntax."""
+    """Return a label selector in kubectl's syntax."""
     if whom.selector is None:
         return "no labels (the term has no labelSelector)"
     words = {"In": "in", "NotIn": "notin"}

@@ -1,4 +1,5 @@
-"""Diagnosis of a pod class without a node: counts over all nodes, shared by all units with the same demand."""
+"""Diagnosis of pods of a class for which no node is left: counts over all nodes, shared by all gangs and pods with
+the same demand."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def shortage(
     spot: Spot | None = None,
     alike: Sequence[int] = (),
 ) -> Shortage:
-    """Return the refusal of `missing` more copies of the class, on all nodes or on those of `spot`.
+    """Return the refusal of `missing` more pods of the class, on all nodes or on those of `spot`.
 
     Call it while the placed members are still charged to the nodes: then no node fits a further copy, and each
     node counts for its reason. `alike` are the rows of placed copies: their resources cannot be freed.
@@ -144,7 +145,8 @@ def _smallest_change(
 
 
 def _needs(short: Iterable[tuple[str, int, int]], missing: int) -> str:
-    """Return the amounts to add and to free, of each (resource, amount per pod, pods that need added capacity)."""
+    """Return the change that adds and frees the amounts that pods lack, of each (resource, amount per pod, pods
+    that need added capacity)."""
     added = [_amount_short(name, amount, count) for name, amount, count in short if count]
     freed = [_amount_short(name, amount, missing - count) for name, amount, count in short if count < missing]
     parts = [f"add {' and '.join(added)}"] if added else []
@@ -179,7 +181,7 @@ def _open_nodes(
     missing: int,
     alike: Sequence[int],
 ) -> str:
-    """Return the removal of the reason that alone excludes the most nodes with enough free resources."""
+    """Return the change against the filter reason that alone excludes the most nodes with enough free resources."""
     parts = _alone_in_the_way(plugin_runtime, nodes, pod_class, among)
     if not parts:
         return "add a node that matches the selectors, affinity and tolerations of the pod"
@@ -201,7 +203,8 @@ def _open_nodes(
 def _alone_in_the_way(
     plugin_runtime: PluginRuntime, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray
 ) -> dict[str, BoolArray]:
-    """Return reason -> bool[N] of the nodes with enough free resources that only this reason excludes."""
+    """Return for each filter reason bool[N] of the nodes with enough free resources that only this reason
+    excludes."""
     room = among & (nodes.idle >= pod_class.min_idle).all(axis=0)
     parts = plugin_runtime.explain(pod_class, nodes, slice(None))
     # Kubernetes taints a cordoned node: the taint and spec.unschedulable count as one reason.

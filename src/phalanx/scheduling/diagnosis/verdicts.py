@@ -1,4 +1,4 @@
-"""Verdicts on units that free resources do not help: message with counts, and the smallest change."""
+"""Verdicts on gangs and pods that free resources do not help: message with counts, and the smallest change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCALE_UP_DELAY_KEY = "phalanx.dev/scale-up-delay"
 
 
 def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
-    """Return the verdict on a unit whose planning raised: a fault of the scheduler or of a plugin."""
+    """Return the verdict on a gang or pod whose planning raised: a fault of the scheduler or of a plugin."""
     where = f" in plugin {plugin}" if plugin else ""
     return Verdict(
         PLANNING_FAILED,
@@ -33,7 +33,7 @@ def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
 
 
 def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
-    """Return the verdict if the existing members cannot meet the quorum, else None."""
+    """Return the verdict on a gang if its existing members cannot meet the quorum, else None."""
     for role, least in need.roles:
         there = gang.count(MemberState.PENDING, role)
         if there < least:
@@ -71,7 +71,8 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
 
 
 def to_count(gang: GangRecord, short: int) -> str:
-    """Return the changes that make `short` more members count, first those on existing pods."""
+    """Return the changes that make `short` more members count towards the gang's minimum, first those on existing
+    pods."""
     counts = gang.counts()
     gated = min(short, counts.gated)
     other_scheduler = min(short - gated, counts.other_scheduler)
@@ -120,9 +121,10 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
 
 def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | None:
     """Return the verdict if the quorum needs members whose pods cannot be read, else None."""
-    broken = sorted((m for m in gang.pending.values() if m.pod.problem), key=lambda member: member.order)
+    broken = [member for member in gang.pending.values() if member.pod.problem]
     if not broken:
         return None
+    broken.sort(key=lambda member: member.order)
     for role, least in need.roles:
         of_role = [member for member in broken if member.pod.role == role]
         if of_role and gang.count(MemberState.PENDING, role) - len(of_role) < least:
@@ -168,7 +170,7 @@ def too_many_tied(gang: str, most: int, objects: Objects = None) -> Verdict:
 
 
 def not_considered(what: str, actions: tuple[str, ...], about: Objects = None) -> Verdict:
-    """Return the verdict on a unit that no action of the policy considers."""
+    """Return the verdict on a gang or pod that no action of the policy considers."""
     return Verdict(
         NOT_CONSIDERED,
         f"no action of the policy ({', '.join(actions)}) places {what}",
@@ -203,7 +205,8 @@ def _only(gang: GangRecord) -> tuple[NamedObject, ...]:
 
 
 def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
-    """Return in brackets the members that do not count, by state, and the match policy if it excludes them."""
+    """Return in brackets the gang's members that do not count, by state, and the match policy if it excludes
+    them."""
     counts = gang.counts()
     on_nodes = counts.bound + counts.running
     waiting_only = spec.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
 
 class RejectingNodes(CyclePlugin):
-    """Wake-up of the cycle when a node rejects a pod and when its back-off ends.
+    """Back-offs as time passes: they close nodes when a pod is rejected, and open them when they end.
 
-    The plugin `node-backoff` is the filter.
+    The plugin `node-backoff` is the filter. Only the rows of the nodes concerned are filtered again.
     """
 
     name = "rejecting-nodes"
 
-    def __init__(self, backoff: NodeBackoff) -> None:
-        self._backoff = backoff
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._backoff = state.nodes.backoff
         self._next_end: float | None = None
-        self._changed = False
-
-    def rejected(self, node: str, now: float) -> float:
-        """Record that a node's kubelet rejected a bound pod; return the end of the node's back-off."""
-        self._changed = True
-        return self._backoff.refused(node, now)
+        self._version = self._backoff.version
 
     def outdated(self) -> bool:
-        return self._changed
+        return self._version != self._backoff.version
 
     def next_due(self) -> float | None:
         return self._next_end
 
     def advance(self, now: float) -> None:
-        self._changed = False
+        self._version = self._backoff.version
+        changed, opened = self._backoff.advance(now)
+        nodes = self._state.nodes
+        for row in sorted(map(nodes.row, changed)):
+            if row != NO_ROW:
+                nodes.relabelled.note(row)
+                nodes.changes.note(row)
+        if opened:
+            self._state.room_opened()
 
     def published(self, session: Session) -> None:
         self._next_end = self._backoff.next_end(session.now)

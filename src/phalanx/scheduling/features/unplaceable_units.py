@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
@@ -10,8 +11,10 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.ordering.failures import ask_plugins
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.unplaceable import is_unplaceable
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -26,8 +29,9 @@ _MOST_EXAMINED = 32
 class UnplaceableUnits(CyclePlugin):
     """Marks the pods of waiting units that could not run even on empty nodes, and their groups.
 
-    The proof is made once per demand, at its first refusal. When nodes or accounts change, the marked demands are
-    examined again before any decision of that cycle, and the others in this and the next cycles.
+    The proof is made once per demand, at its first refusal, before the evictions of that cycle. When nodes or
+    accounts change, the marked demands are examined again before any decision of that cycle, and the others in this
+    and the next cycles.
     """
 
     name = "unplaceable-units"
@@ -37,42 +41,68 @@ class UnplaceableUnits(CyclePlugin):
         self._queue = queue
         self._proofs: dict[WaitReason, bool] = {}
         self._version: object = None
-        # Demands that wait since before the last change of nodes or accounts.
-        self._unexamined: list[WaitReason] = []
+        # Demands that wait since before the last change of nodes, accounts or policy; their units, where the queue
+        # does not know these any more.
+        self._unexamined: list[tuple[WaitReason, list[UnitKey] | None]] = []
         # The marked units of each demand.
         self._units: dict[WaitReason, dict[UnitKey, None]] = {}
         self._demands: dict[UnitKey, WaitReason] = {}
         self._purge_at = _MOST_PROOFS
+        # Number of the last cycle with a search for victims.
+        self._searched_in = 0
 
     def configure(self, policy: Policy) -> None:
         self._version = None
+        # A new policy wakes all units, but what is proved of them does not wait for their next refusal.
+        self._unexamined = [(demand, self._queue.units_with(demand)) for demand in self._queue.waiting_demands()]
 
     def outdated(self) -> bool:
         return bool(self._unexamined)
 
-    def begin(self, session: Session) -> None:
-        state = self._state
+    def wake(self, session: Session) -> Iterable[UnitKey]:
+        """Examine demands after a change. Return the units that are not unplaceable any more."""
+        state, fit_again = self._state, list[UnitKey]()
         version = (state.topology.version, state.ledger.shape_version, session.placer.invalidations)
         if version != self._version:
             self._version = version
             self._proofs.clear()
             for demand in list(self._units):
                 if not self._is_unplaceable(session, demand):
-                    for key in list(self._units[demand]):
-                        self._unmark(key)
-            self._unexamined = self._queue.waiting_demands()
+                    fit_again += self._units[demand]
+            for key in fit_again:
+                self._unmark(key)
+            waiting = self._queue.waiting_demands()
+            self._unexamined = [(demand, None) for demand in waiting] if waiting else self._unexamined
         marked = False
         for _ in range(min(_MOST_EXAMINED, len(self._unexamined))):
-            demand = self._unexamined.pop()
+            demand, units = self._unexamined.pop()
             if demand not in self._proofs and _is_provable(demand) and self._is_unplaceable(session, demand):
-                for key in self._queue.units_with(demand):
+                for key in units if units is not None else self._queue.units_with(demand):
                     marked |= self._mark(key, demand)
         if marked:
             state.room_opened()
+        return fit_again
+
+    def guard_search(self, session: Session, unit: QueuedUnit) -> None:
+        """Mark the units that this cycle has refused, before its first search for victims.
+
+        Otherwise the first evictions of a process would rest on shares that count these units.
+        """
+        if self._searched_in != session.plan.cycle:
+            self._searched_in = session.plan.cycle
+            self._examine(session, session.unschedulable)
 
     def revise(self, session: Session) -> None:
+        self._examine(session, session.unschedulable)
+        for unit in session.units if self._demands else ():
+            if unit.key in self._demands and unit.key not in session.unschedulable:
+                self._unmark(unit.key)  # it is placed, or waits for a change of its own
+
+    def _examine(self, session: Session, keys: Iterable[UnitKey]) -> None:
+        """Mark the unschedulable units with these keys that are proved to be unplaceable, and unmark the others."""
         proofs, marked = self._proofs, False
-        for key, (demand, _) in session.unschedulable.items():
+        for key in keys:
+            demand, _ = session.unschedulable[key]
             if demand in proofs:
                 unplaceable = proofs[demand]
             elif _is_provable(demand):
@@ -83,9 +113,6 @@ class UnplaceableUnits(CyclePlugin):
                 marked |= self._mark(key, demand)
             elif key in self._demands:
                 self._unmark(key)
-        for unit in session.units if self._demands else ():
-            if unit.key in self._demands and unit.key not in session.unschedulable:
-                self._unmark(unit.key)  # it is placed, or waits for a change of its own
         if marked:
             self._state.room_opened()
 
@@ -97,7 +124,8 @@ class UnplaceableUnits(CyclePlugin):
             proofs = [self._is_unplaceable(session, part) for part in parts]
             proved = any(proofs)
         else:
-            proved = is_unplaceable(session, demand)
+            # The eligible nodes are computed by plugins, which can fail.
+            proved = ask_plugins(session, "a proof", partial(is_unplaceable, session, demand), False)
         self._proofs[demand] = proved
         return proved
 

@@ -22,10 +22,9 @@ class Action:
     """Accepted argument keys under `configurations:`; a key that ends in `*` is a prefix."""
 
     def __init__(self, arguments: Arguments) -> None:
-        """Raise PolicyError (through `arguments`) for invalid values."""
+        """Create the action. Raise PolicyError (through `arguments`) for invalid values."""
 
     def execute(self, session: ActionView) -> None:
-        """Plan the cycle: `session.units` are the waiting units in order, `session.place` gives units their
-        turn.
-        """
+        """Plan the cycle: `session.units` are the waiting gangs and pods in order, `session.place` places those
+        that it is given."""
         raise NotImplementedError

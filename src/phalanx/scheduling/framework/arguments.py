@@ -15,7 +15,7 @@ _FALSE = frozenset({"false", "0", "f", "no"})
 
 
 class Arguments:
-    """The `arguments:` of one plugin. Numbers and booleans can be bare or quoted in the YAML.
+    """The `arguments:` of one plugin or action. Numbers and booleans can be bare or quoted in the YAML.
 
     `hierarchical` is the plugin's switch enableHierarchy.
     """
@@ -29,7 +29,7 @@ class Arguments:
         return sorted(self._values)
 
     def only(self, known: Iterable[str]) -> None:
-        """Raise PolicyError for keys that are not in `known`."""
+        """Raise PolicyError for argument keys that are not in `known`."""
         for key in self.keys():
             if key not in known:
                 raise PolicyError(f"{self.owner}: unknown key {key!r}; known are {', '.join(known)}")
@@ -70,7 +70,7 @@ class Arguments:
         raise self._error(key, "true or false")
 
     def duration(self, key: str) -> int | None:
-        """Return a Go duration above 0 in seconds; None if the key is missing."""
+        """Return the Go duration above 0 of an argument in seconds; None if the key is missing."""
         if key not in self._values:
             return None
         try:

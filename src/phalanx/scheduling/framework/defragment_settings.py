@@ -46,7 +46,8 @@ class DefragmentSettings(msgspec.Struct, frozen=True):
 def defragment_settings(
     actions: tuple[str, ...], arguments: Mapping[str, Mapping[str, object]], errors: list[str]
 ) -> DefragmentSettings | None:
-    """Return the settings, or None if the policy does not name the action; append mistakes to `errors`."""
+    """Return the settings of the action `defragment`, or None if the policy does not name it; append mistakes to
+    `errors`."""
     if DEFRAGMENT not in actions:
         return None
     stated = Arguments(f"action {DEFRAGMENT}", arguments.get(DEFRAGMENT, {}))

@@ -1,4 +1,4 @@
-"""Eviction options of a policy: actions that choose victims, and their rules."""
+"""Eviction options of a policy: which actions evict pods for waiting ones, and by which rules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class EvictionOptions(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> bool:
-        """True if the policy can evict pods for a waiting unit."""
+        """True if the policy can evict pods for a waiting gang or pod."""
         return self.preempt or self.reclaim
 
 
@@ -68,7 +68,8 @@ def eviction_options(
     stated = {name: Arguments(f"action {name}", arguments.get(name, {})) for name in active & VETO_SWITCHES.keys()}
 
     def truth(key: str, names: Iterable[str], default: bool) -> bool:
-        """Return the value that differs from the default in any of the actions, else the default."""
+        """Return the boolean argument's value that differs from the default in any of the eviction actions, else
+        the default."""
         result = default
         for name in names:
             if name in stated:
@@ -96,7 +97,7 @@ def eviction_options(
 
 
 def describe(options: EvictionOptions, way: str) -> list[str]:
-    """Return a phrase per option for users; `way` is the way in which pods are evicted."""
+    """Return a phrase for users per eviction option; `way` is the way in which pods are evicted."""
     kinds = (
         ("preempt", options.preempt, options.preempt_on_single_node, options.preempt_whole_gangs),
         ("reclaim", options.reclaim, options.reclaim_on_single_node, options.reclaim_whole_gangs),
@@ -123,7 +124,8 @@ def describe(options: EvictionOptions, way: str) -> list[str]:
 
 
 def without_effect(action: str, arguments: Iterable[str], actions: Iterable[str]) -> list[str]:
-    """Return a message for every argument of an action that has no effect."""
+    """Return a warning for each argument in an eviction action's configuration that has no effect in the present
+    policy."""
     if action in VETO_SWITCHES and action not in actions:
         return [
             f"action {action}: argument {key} has no effect: the policy does not name the action"
@@ -141,7 +143,8 @@ def without_effect(action: str, arguments: Iterable[str], actions: Iterable[str]
 
 
 def silences_vetoes(option: Mapping[str, object], actions: Iterable[str]) -> tuple[bool, str | None]:
-    """Return (whether a plugin's entry disables its vetoes, message if it does so for some of the actions only).
+    """Return (whether a plugin's entry in the policy disables its vetoes, message if it does so for some of the
+    actions only).
 
     Volcano has one switch per action. Here a veto applies to all evicting actions, so it is disabled only if all of
     them disable it.

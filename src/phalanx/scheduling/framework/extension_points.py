@@ -11,13 +11,13 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.backoff import NodeBackoff
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.view import View, WaitingUnit
 from phalanx.scheduling.quota.limits import Limit

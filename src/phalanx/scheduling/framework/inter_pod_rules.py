@@ -6,10 +6,9 @@ import msgspec
 
 
 class InterPodRules(msgspec.Struct, frozen=True):
-    """`spread` and `affinity` tell whether required terms are enforced. Weights are factors of scores from 0 to
-    100. `hard_weight` is the weight of required affinity of placed pods among preferred terms (kube-scheduler's
-    hardPodAffinityWeight).
-    """
+    """Enforced rules about other pods: `spread` and `affinity` tell whether required terms are enforced. Weights
+    are factors of scores from 0 to 100. `hard_weight` is the weight of required affinity of placed pods among
+    preferred terms (kube-scheduler's hardPodAffinityWeight)."""
 
     spread: bool = False
     affinity: bool = False

@@ -1,4 +1,4 @@
-"""Load of nodes with further copies of a pod: the input of all scores by amounts."""
+"""Load of nodes with further pods of a class: the input of all scores by amounts."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Load:
         return columns if self.copies is None else columns[..., None]
 
     def column(self, resource: str) -> int | None:
-        """Return the position of a resource in the arrays; None if no node offers and no pod requests it."""
+        """Return the position of a resource in the load's arrays; None if no node offers and no pod requests it."""
         return self.nodes.space.find(resource)
 
     def fraction(self, column: int) -> FloatArray:
-        """Return the used part of one resource (1.0 = all; 0 where no amount is offered)."""
+        """Return the used part of one resource per node row (1.0 = all; 0 where no amount is offered)."""
         nodes = self.nodes
         used, inverse = self._at_rows(nodes.used[column]), self._at_rows(nodes.inverse[column])
         return self._with_pods(used, self._cls.footprint.usage[column], inverse)

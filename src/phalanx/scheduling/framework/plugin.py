@@ -63,7 +63,7 @@ class Plugin(
     """Whether the plugin reads real usage of nodes (metrics.k8s.io), which must then be collected."""
 
     def __init__(self, arguments: Arguments) -> None:
-        """Raise PolicyError (through `arguments`) for invalid values."""
+        """Create the plugin. Raise PolicyError (through `arguments`) for invalid values."""
 
 
 def overrides(plugin: Plugin, point: str) -> bool:

@@ -26,7 +26,7 @@ OUTSIDE = "node(s) had no free room of Reservation {}"
 
 
 class ReservedRoom(Protocol):
-    """Nodes that are reserved for later starts."""
+    """Nodes or parts of them that are reserved for later starts."""
 
     @property
     def active(self) -> bool:
@@ -36,7 +36,7 @@ class ReservedRoom(Protocol):
         """Return int64[rows]: the copies with room now that end before the reserved starts."""
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
-        """Return bool[rows]: the rows where a pod of the class fits except for reservations."""
+        """Return bool[rows]: the node rows where a pod of the class would fit without the reservations."""
 
     def unready(self, pod_class: ClassRecord) -> str | None:
         """Return why pods of a class wait for their advance reservation, independent of free room; None if it is
@@ -78,7 +78,7 @@ class PluginRuntime:
         self._plugins[point][place : place + 1] = [instead] if instead is not None else []
 
     def enable_all(self) -> bool:
-        """Revert all calls of `disable`; return whether there were any."""
+        """Enable all plugins again that `disable` has disabled; return whether there were any."""
         disabled = bool(self._disabled)
         while self._disabled:
             point, plugins = self._disabled.pop()
@@ -143,9 +143,8 @@ class PluginRuntime:
         return parts
 
     def admit(self, session: View, gang: GangRecord) -> bool:
-        """Return whether a group is admitted. In a tier a rejection decides, else a permission, else the next tier;
-        default True.
-        """
+        """Return whether the controller of a gang may create its pods. In a tier a rejection decides, else a
+        permission, else the next tier; default True."""
         for _, tier in groupby(self._entries["admit"], key=_tier):
             votes = [entry.plugin.admit(session, gang) for entry in tier]
             if Vote.REJECT in votes:
@@ -155,7 +154,8 @@ class PluginRuntime:
         return True
 
     def vote(self, point: str, session: View, unit: WaitingUnit) -> tuple[Vote, str]:
-        """Return the vote of the plugins on a unit, and the name of the plugin that decides it."""
+        """Return the vote of the plugins on a gang or pod at an extension point, and the name of the plugin that
+        decides it."""
         for _, tier in groupby(self._entries[point], key=_tier):
             votes = [(getattr(entry.plugin, point)(session, unit), entry.plugin.name) for entry in tier]
             for deciding in (Vote.REJECT, Vote.PERMIT):
@@ -165,7 +165,8 @@ class PluginRuntime:
         return Vote.ABSTAIN, ""
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str, str]:
-        """Return (obstacle, change, plugin name) of the first plugin that rejects the group; "" for none."""
+        """Return (obstacle, change, plugin name) of the first plugin that rejects the gang's admission; "" for
+        none."""
         for entry in self._entries["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
@@ -175,14 +176,14 @@ class PluginRuntime:
         return "", "", ""
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
-        """Return the keys on which the votes on a group depend besides its queue and size."""
+        """Return the inputs on which the admission votes on a gang depend besides its queue and size."""
         return tuple(
             plugin.admission_key(gang) if overrides(plugin, "admission_key") else gang.key
             for plugin in self.plugins("admit")
         )
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        """Return an upper bound on the number of equal groups that can be admitted now."""
+        """Return an upper bound on the number of equal gangs that can be admitted now."""
         rooms = [
             plugin.max_admissions(session, gang)
             for plugin in self.plugins("admit")
@@ -191,7 +192,7 @@ class PluginRuntime:
         return min(rooms, default=_UNLIMITED)
 
     def describe(self) -> list[tuple[str, list[str]]]:
-        """Return (extension point, names of its plugins), for users."""
+        """Return for users (extension point, names of its plugins) for each extension point in use."""
         return [(point, [plugin.name for plugin in self.plugins(point)]) for point in EXTENSION_POINTS]
 
 

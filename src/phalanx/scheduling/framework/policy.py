@@ -68,7 +68,7 @@ class Policy(msgspec.Struct, frozen=True):
         return "allocate" not in self.actions and not self.custom_actions
 
     def configured(self, kind: type[T]) -> T | None:
-        """Return the plugin of a class that a tier names; None if there is none."""
+        """Return the configured plugin of this class in the policy's tiers; None if none names it."""
         plugins = (entry.plugin for entry in self.plugins)
         return next((plugin for plugin in plugins if isinstance(plugin, kind)), None)
 

@@ -1,4 +1,4 @@
-"""Settings of start reservations: the units that get one, and backfill around them."""
+"""Settings of start reservations: which waiting gangs and pods get one, and backfill around them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class ReservationSettings(msgspec.Struct, frozen=True):
 def reservation_settings(
     actions: tuple[str, ...], arguments: Mapping[str, Mapping[str, object]], errors: list[str]
 ) -> ReservationSettings | None:
-    """Return the settings, or None if the policy does not name the action; append mistakes to `errors`."""
+    """Return the settings of the action `reserve`, or None if the policy does not name it; append mistakes to
+    `errors`."""
     if RESERVE not in actions:
         return None
     stated = Arguments(f"action {RESERVE}", arguments.get(RESERVE, {}))

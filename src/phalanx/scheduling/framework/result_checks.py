@@ -53,7 +53,8 @@ class CheckedPoint:
         return self._check(self, result, args) if self._check is not None else None
 
     def checked_victims(self, victims: Iterable[object], most: int) -> Iterator[Victim]:
-        """Yield the checked victims of an iterable. More than `most` victims are taken as an endless iterable."""
+        """Yield the checked victims of a plugin's iterable. More than `most` victims are taken as an endless
+        iterable."""
         for number, victim in enumerate(victims):
             if number == most:
                 raise PluginResultError(f"expected an end, got more than {most} victims, twice the number of pods")
@@ -68,7 +69,7 @@ class CheckedPoint:
 
 
 class CheckedTaskBuckets:
-    """Wrapper of a plugin's task buckets of one gang."""
+    """Wrapper that checks a plugin's task buckets of one gang."""
 
     def __init__(self, point: CheckedPoint, groups: TaskBuckets, nodes: int) -> None:
         self.plugin = point.plugin
@@ -107,7 +108,7 @@ def _bools(result: object, rows: int) -> BoolArray:
 
 
 def _points(found: object, shape: tuple[int, ...], relevant: BoolArray | None = None) -> FloatArray:
-    """Return `found` as float64; only `relevant` entries must be finite scores."""
+    """Return a plugin's scores `found` as float64; only `relevant` entries must be finite."""
     wanted = f"float64{list(shape)}"
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "iuf" or found.shape != shape:
         raise unexpected(wanted, found)
@@ -298,7 +299,7 @@ def _one_of(wanted: str, *kinds: type) -> Callable[[CheckedPoint, object, Any], 
 
 
 def _count(args: Any) -> int:
-    """Return the number of rows in the arguments (class, nodes, rows)."""
+    """Return the number of node rows in the arguments (class, nodes, rows) of a plugin's method."""
     return len(args[1].alive[args[2]])
 
 

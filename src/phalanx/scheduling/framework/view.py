@@ -36,7 +36,7 @@ class UsageAverages(Protocol):
 class AccountView(ShareView, Protocol):
     """Part of a cycle that concerns shares. It is also served from a copy (`deserved_from_accounts`)."""
 
-    now: float
+    now: int
 
     @property
     def history(self) -> UsageAverages:

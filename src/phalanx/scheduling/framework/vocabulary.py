@@ -1,4 +1,4 @@
-"""Volcano's words for policies: switches, plugins, actions and arguments (master of August 2026, v1.16 alpha).
+"""Volcano's words in policy files: switches, plugins, actions and arguments (master of August 2026, v1.16 alpha).
 
 Existing policy files must work unchanged. Words without a counterpart are accepted and reported. In a tuple of
 argument keys, a name that ends in `*` is a prefix.

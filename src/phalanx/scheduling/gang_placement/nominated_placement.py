@@ -89,6 +89,8 @@ def wait_for_victims(session: Session, unit: QueuedUnit, wanted: Demand) -> bool
     nominated = nominated_members(unit)
     if not nominated:
         return False
+    # The room of placeholders waits for no victims.
+    nominated = [record for record in nominated if not _is_held(record)] or nominated
     nomination = _victims_from_api(session, nominated) or nominated[0].nomination
     assert nomination is not None
     if (
@@ -101,6 +103,10 @@ def wait_for_victims(session: Session, unit: QueuedUnit, wanted: Demand) -> bool
     if not session.plugin_runtime.policy.eviction.active:
         session.decisions.withdraw_nominations(nominated)
     return False
+
+
+def _is_held(record: PodRecord) -> bool:
+    return record.nomination is not None and record.nomination.held
 
 
 def _victims_from_api(session: Session, nominated: list[PodRecord]) -> Nomination | None:

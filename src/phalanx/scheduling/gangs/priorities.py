@@ -1,4 +1,4 @@
-"""Priorities of gangs by purpose: preemption, turns, and protection of members."""
+"""Priorities of gangs and pods by purpose: preemption, placement order, and protection of members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ALIVE = frozenset({MemberState.PENDING, MemberState.ASSUMED, MemberState.BOUND,
 
 
 class Priorities:
-    """Priorities within one session: members do not change while it plans."""
+    """Priorities of gangs and pods within one session: members do not change while it plans."""
 
     def __init__(self, composites: Composites) -> None:
         self._composites = composites
@@ -18,7 +18,7 @@ class Priorities:
         self._highest_by_gang: dict[GangRecord, int] = {}
 
     def own(self, gang: GangRecord | PodRecord) -> int:
-        """Return a pod's priority; of a gang the group's own, else the highest of its members.
+        """Return a pod's priority; of a gang the PodGroup's own, else the highest of its members.
 
         With the highest, a gang with one low member does not starve (docs/rules/coscheduling.md, 1.4). Members in
         all active states count, so that the gang's position does not change during its placement.
@@ -29,7 +29,7 @@ class Priorities:
         return stated if stated is not None else self._highest(gang)
 
     def turn(self, gang: GangRecord | PodRecord) -> int:
-        """Return the priority for a turn.
+        """Return the priority by which a gang or pod is ordered among the waiting ones.
 
         It equals `own`, except for Kubernetes' own groups: they use their members' priority, as in kube-scheduler
         1.36. There the group's priority, often a default, decides only on preemption.

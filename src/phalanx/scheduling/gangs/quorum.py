@@ -1,4 +1,4 @@
-"""Number of members that a gang needs now: the match policies of docs/rules/coscheduling.md, 1.5."""
+"""Number of members that a gang needs placed now: the match policies of docs/rules/coscheduling.md, 1.5."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def quorum_requirement(record: GangRecord, gang: Gang) -> QuorumRequirement:
 
 
 def on_nodes(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:
-    """Return the members on nodes, or assumed there, that count towards the quorum before this plan."""
+    """Return the number of members on nodes, or assumed there, that count towards the quorum before this plan."""
     waiting_only = policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
     # Under policies for waiting members only, bound members count only while their plan is unfinished.
     return counts.assumed if waiting_only and not repair else counts.active
 
 
 def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:
-    """Return the members of a subgroup that count towards its size; succeeded members were part of it."""
+    """Return the number of members of a subgroup that count towards its size; succeeded members were part of it."""
     succeeded = counts.succeeded if repair or policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED else 0
     return on_nodes(counts, policy, repair) + succeeded
 
@@ -112,7 +112,7 @@ def _succeeded(record: GangRecord, policy: MatchPolicy, plan: PlanMark | None) -
 
 
 def was_satisfied(record: GangRecord, gang: Gang) -> bool:
-    """Return whether the present run has reached its quorum.
+    """Return whether the gang has reached its quorum since its last restart.
 
     It has if enough members were on nodes at once, or if an active member has the mark of a plan. That plan placed
     the whole quorum, or the member joined a gang with its quorum. One bound member without a mark proves nothing.

@@ -16,7 +16,7 @@ PartKey = tuple[int, tuple[str, ...]]
 
 
 class Subgroup:
-    """One subgroup with its members; `there` of them count towards its size already."""
+    """One subgroup of a gang with its members; `there` of them count towards its size already."""
 
     __slots__ = ("key", "members", "rule", "there")
 
@@ -28,12 +28,12 @@ class Subgroup:
 
     @property
     def title(self) -> str:
-        """Users' name of the subgroup: `workers/0`."""
+        """Name of the subgroup for users: `workers/0`."""
         return "/".join((self.rule.name, *self.key[1]))
 
     @property
     def missing(self) -> int:
-        """Number of members that must start to complete it."""
+        """Number of further members that must start to complete the subgroup."""
         return max(0, self.rule.size - self.there)
 
     @property

@@ -11,6 +11,7 @@ from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.view import AccountView
+from phalanx.scheduling.quota.limits import UNLIMITED
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
@@ -75,6 +76,29 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
         names = frozenset(minimum) if _is_root(account) else has_min(session, tree)
         shares.append({name: minimum.get(name, 0) for name in names})
     return tuple(share for share in shares if share)
+
+
+def copies_within_share(session: Session, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
+    """Return an upper bound on the number of times that the amounts fit into the unused own share of the queue or
+    of a quota; 0 if nothing has a share."""
+    leaves = [account for tree in QUOTA_TREES if (account := quota_of(charge_path, tree)) is not None]
+    if charge_path.queue is not None:
+        leaves.append(charge_path.queue)
+    session.state.ledger.refresh_sums()
+    return max((_copies(session, account, amounts) for account in leaves), default=0)
+
+
+def _copies(session: Session, account: AccountRecord, amounts: Mapping[str, int]) -> int:
+    shares = own_of(session, account)
+    if not shares or account.key.tree is Tree.KOORDINATOR:
+        return UNLIMITED if shares else 0  # a runtime quota can be larger than the min
+    room = UNLIMITED
+    for share in shares:
+        for name, amount in amounts.items():
+            if amount > 0 and name in share and name != PODS:
+                holds = account.used.get(name, 0) - account.releasing.get(name, 0)
+                room = min(room, max(0, (share[name] - holds) // amount))
+    return room
 
 
 def _is_root(quota: AccountRecord) -> bool:

@@ -39,6 +39,14 @@ class FifoQueues:
         self._session.mark_attempted(unit)
         return True
 
+    def is_behind(self, unit: QueuedUnit) -> bool:
+        """Return whether another unit of the queue blocks the unit; its verdict is unchanged."""
+        queue = self._queue(unit)
+        if queue is None:
+            return False
+        head = self._session.queue.fifo_head(queue.key, self._session.unschedulable, unit.key)
+        return head is not None and head[0] < unit.rank
+
     def postpones_admission(self, unit: QueuedUnit) -> bool:
         """Return whether a unit before this one has its turn later in this cycle: it may hold up the queue then."""
         queue = self._queue(unit)

@@ -106,7 +106,7 @@ class SurplusTurns:
         if head.nomination is not None and (turn.near is None or turn.near.starts_singly(head)):
             self._place_nominated_member(turn, head)
             return
-        session.decisions.withdraw_nominations([head])
+        session.decisions.withdraw_nominations([head], held=True)
         if turn.near is not None:
             self._place_in_domain(turn, turn.near)
             return
@@ -175,7 +175,7 @@ class SurplusTurns:
             turn.members.clear()
         else:
             # The nomination is useless: the member waits like all others.
-            session.decisions.withdraw_nominations([member])
+            session.decisions.withdraw_nominations([member], held=True)
         if not turn.members:
             self._finish_unit(turn.unit)
 

@@ -230,6 +230,8 @@ class ClassViews:
         stale = self._stale_eligibility(view)
         if stale is None:
             view.static = self._filter(view.pod_class, slice(None))
+            # The table can have grown since the limits were computed.
+            view.limit = None
             self._apply_allocators(view, slice(None))
             view.base = np.full(nodes.capacity, NOWHERE)
             view.copies, view.cursor = None, -1

@@ -16,7 +16,6 @@ from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime, ReservedRoom
 from phalanx.scheduling.placement.class_views import ClassView, ClassViews, RowArray
@@ -326,12 +325,11 @@ class Placer:
 def build_placer(
     plugin_runtime: PluginRuntime,
     nodes: NodeTable,
-    backoff: NodeBackoff | None = None,
 ) -> Placer:
     """Return the placer with the plugins of a policy."""
     for plugin in plugin_runtime.plugins("configure"):
         try:
-            plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
+            plugin.configure(nodes, nodes.backoff)
         except Exception as error:
             raise PolicyError(f"plugin {plugin.name} at configure: {type(error).__name__}: {error}") from error
     filters, preferences, scorers = (plugin_runtime.plugins(point) for point in ("filter", "static_score", "score"))

@@ -28,7 +28,8 @@ _OWNER = re.compile(r"(plugin|action) ([\w-]+)(?=[: ])")
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """`line` counts from 1; `severity` is error (a scheduler does not start with it) or warning."""
+    """Mistake in a policy file. `line` counts from 1; `severity` is error (a scheduler does not start with it) or
+    warning."""
 
     line: int
     severity: str
@@ -173,7 +174,8 @@ def _named_actions(document: Mapping[str, object], policy: Policy) -> set[str]:
 
 
 def _named_plugins(document: Mapping[str, object]) -> list[str]:
-    """Return the named plugins in order, including faulty entries and corrections of misspelt names."""
+    """Return the names of the plugins in the policy, in order, including faulty entries and corrections of misspelt
+    names."""
     known, names = {*available_plugins(), *RETIRED_PLUGINS}, []
     tiers = document.get("tiers")
     for tier in tiers if isinstance(tiers, list) else ():
@@ -193,7 +195,7 @@ def _half_life(document: object) -> bool:
 
 
 class _Lines:
-    """Lines of the places and names in a policy, for messages."""
+    """Line numbers of the places and names in a policy file, for messages."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[str, int] = {}
@@ -220,7 +222,7 @@ class _Lines:
         return self._lines[place]
 
     def block(self, place: str) -> int:
-        """Return the number of lines before a nested text in its file."""
+        """Return the number of lines in a policy's file before a nested text."""
         return self._blocks.get(place, 0)
 
     def _walk(self, node: yaml.Node, place: str) -> None:

@@ -19,9 +19,10 @@ from phalanx.scheduling.actions.reserve import reserve
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
+from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
 from phalanx.scheduling.features.past_use import PastUse
-from phalanx.scheduling.features.placeholders import PlaceholderExpiry
+from phalanx.scheduling.features.placeholders import PlaceholderClaims
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
 from phalanx.scheduling.features.unplaceable_units import UnplaceableUnits
@@ -138,12 +139,13 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
     """
     ours: tuple[CyclePlugin, ...] = (
         PastUse(state, history.history),
-        PlaceholderExpiry(state),
+        PlaceholderClaims(state),
         AdmissionLapse(state),
         UnplaceableUnits(state, queue),
+        BorrowedRoom(state, queue),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
-        RejectingNodes(history.node_backoff),
+        RejectingNodes(state),
         StartReservations(state, queue),
         Defragmentation(),
     )

@@ -38,6 +38,9 @@ class Preemptor(Protocol):
     """The priority that victims must not reach."""
     preempts: bool
     """Whether the preemption policies of all pods permit preemption."""
+    surplus: bool
+    """Whether the pods are surplus that reclaims its share only: it evicts surplus of other gangs, and a whole gang
+    only if the gang's accounts keep their shares."""
 
     @property
     def unit(self) -> QueuedUnit:
@@ -89,6 +92,8 @@ class Preemptor(Protocol):
 
 class QuorumPreemptor:
     """Quorums of all gangs of a gang group; with `least`, of members with at least that priority."""
+
+    surplus = False
 
     def __init__(self, session: Session, unit: QueuedUnit, least: int | None = None) -> None:
         self.unit = unit
@@ -161,9 +166,14 @@ def stated_priority(gang: GangRecord, composites: Composites) -> int | None:
 
 
 class PodPreemptor:
-    """One pod (on its own, or a surplus member), or several equal pods on their own, each with its own unit."""
+    """One pod (on its own, or a surplus member), or several equal ones: pods on their own, each with its own unit,
+    or `surplus` members of one gang.
+    """
 
-    def __init__(self, session: Session, units: Sequence[QueuedUnit], *records: PodRecord) -> None:
+    def __init__(
+        self, session: Session, units: Sequence[QueuedUnit], *records: PodRecord, surplus: bool = False
+    ) -> None:
+        self.surplus = surplus
         first = records[0]
         self.unit = units[0]
         self.units = units
@@ -216,10 +226,11 @@ class PodPreemptor:
 
 
 def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[QueuedUnit]]:
-    """Yield units that wait for room in queue order; consecutive equal pods on their own as one batch."""
-    for kind, consecutive in groupby(
-        sorted(units, key=lambda unit: unit.rank), key=lambda unit: _kind(session, unit)
-    ):
+    """Yield units that wait for room in queue order, those that wait for surplus last in each band; consecutive
+    equal pods on their own as one batch."""
+    waits = session.unschedulable
+    ordered = sorted(units, key=lambda unit: (unit.band, waits[unit.key][0].for_surplus, unit.rank))
+    for kind, consecutive in groupby(ordered, key=lambda unit: _kind(session, unit)):
         equal_units = list(consecutive)
         if kind is not None:
             yield equal_units

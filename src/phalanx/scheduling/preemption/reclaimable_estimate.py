@@ -15,6 +15,8 @@ from phalanx.scheduling.session.session import Session
 class AnnouncedPreemptor:
     """Gang as a preemptor by its announced size (minResources)."""
 
+    surplus = False
+
     def __init__(self, session: Session, gang: GangRecord) -> None:
         spec = gang.spec
         wanted = dict(spec.min_resources or ()) if spec is not None else {}

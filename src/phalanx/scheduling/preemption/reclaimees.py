@@ -24,6 +24,7 @@ from phalanx.scheduling.session.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
 _HIGH = "their priority is not lower"
+_BEST_EFFORT = "surplus members preempt no pods"
 _MODEST = "they request resources, and best-effort pods evict only best-effort pods"
 
 VictimRank = tuple[bool, int, float, int]
@@ -47,6 +48,8 @@ class PreemptorView(Protocol):
     def priority(self) -> int: ...
     @property
     def pod_priority(self) -> int: ...
+    @property
+    def surplus(self) -> bool: ...
 
 
 class FreedAmounts:
@@ -158,14 +161,15 @@ class Reclaimees:
         own: BoolArray = np.zeros(len(self.classes), dtype=np.bool_)
         for gang in self._preemptor.gangs:
             own[list(self._session.state.victims.of_gang(gang))] = True
-        exclude(own & (columns.pod_priority >= self._preemptor.pod_priority), _OWN)
-        high = ~own & below[columns.charge_path] & (columns.priority >= self._preemptor.priority)
+        surplus = self._preemptor.surplus
+        exclude(own & (surplus | (columns.pod_priority >= self._preemptor.pod_priority)), _OWN)
+        high = ~own & below[columns.charge_path] & (surplus | (columns.priority >= self._preemptor.priority))
         for number in np.flatnonzero(remaining & high).tolist() if self.drf is not None else ():
             kind = self.classes[number]
             high[number] = isinstance(
                 self._by_priority(self._rule_for(kind.charge_path), kind.gang, kind.priority), str
             )
-        exclude(high, _HIGH)
+        exclude(high, _BEST_EFFORT if surplus else _HIGH)
         return remaining
 
     @property
@@ -283,11 +287,12 @@ class Reclaimees:
             return rule
         if gang is not None and gang in self._preemptor.gangs:
             lower = pod_priority < self._preemptor.pod_priority
-            return rule if lower else _OWN
+            return rule if lower and not self._preemptor.surplus else _OWN
         if rule.lower_priority_only:
+            surplus = self._preemptor.surplus
             priority = pod_priority if gang is None else self._session.victim_priority(gang, pod_priority)
-            if priority >= self._preemptor.priority and not self._drf_allows(rule, gang, priority):
-                return _HIGH
+            if (surplus or priority >= self._preemptor.priority) and not self._drf_allows(rule, gang, priority):
+                return _BEST_EFFORT if surplus else _HIGH
         return rule
 
     def _drf_allows(self, rule: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:

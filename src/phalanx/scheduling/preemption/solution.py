@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
+from phalanx.scheduling.preemption.shortfall import NO_SHORTFALL, shortfall_of
 from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.refusals.refusal import GangFault
 
@@ -21,6 +23,7 @@ class EvictionCost(NamedTuple):
     """Cost of an eviction: compared from left to right, less is better.
 
     - `preempting`: whether a victim is preempted and not only reclaimed.
+    - `shortfall`: largest part of its deserved share that a reclaimee would lack (`shortfall_of`).
     - `distance`: levels from the preemptor's queue up to the queue that it shares with the farthest reclaimee.
     - `violations`: evictions beyond a PodDisruptionBudget.
     - `broken_quorums`: number of gangs that lose their quorum.
@@ -34,6 +37,7 @@ class EvictionCost(NamedTuple):
     """
 
     preempting: bool = False
+    shortfall: Fraction = NO_SHORTFALL
     distance: int = 0
     violations: int = 0
     broken_quorums: int = 0
@@ -46,9 +50,14 @@ class EvictionCost(NamedTuple):
     ranks: int = 0
 
     @property
-    def decisive(self) -> tuple[bool, int, int, int, int, int, int, int, float]:
+    def decisive(self) -> tuple[bool, Fraction, int, int, int, int, int, int, int, float]:
         """All parts except lost work and ranks, which only break ties."""
         return self[:-2]
+
+    @property
+    def without_shortfall(self) -> EvictionCost:
+        """Cost by which victims of one queue are compared: priorities come before the queue's shortfall."""
+        return self._replace(shortfall=NO_SHORTFALL)
 
 
 class Eviction(msgspec.Struct, frozen=True):
@@ -98,6 +107,7 @@ def cost_of(
         return EvictionCost()
     return EvictionCost(
         any(victim.preempted for victim in chosen),
+        shortfall_of(chosen, holding) if holding is not None else NO_SHORTFALL,
         max(victim.distance for victim in chosen),
         violations,
         sum(victim.broken_quorums for victim in chosen),
@@ -135,6 +145,7 @@ def victim_cost(victim: VictimCandidate) -> tuple[object, ...]:
     """Return the cost of one victim, in the order of `EvictionCost`."""
     return (
         victim.preempted,
+        victim.shortfall,
         victim.distance,
         victim.exhausted_budgets,
         victim.broken_quorums,

@@ -173,15 +173,17 @@ class Solver:
         eviction_in_domain = self._within_domains(choice)
         if eviction_in_domain is not None:
             return eviction_in_domain
+        best: Eviction | None = None
         for candidates in self._candidates.rounds(lambda most: self._try_without(most) is None):
-            best: Eviction | None = None
+            first = best is None
             for group in self._candidates.groups(candidates):
                 eviction = choice.best_of(victim_orderings(self._context, self._preemptor, group), group)
                 if eviction is not None and (best is None or eviction.cost < best.cost):
                     best = eviction
-            if best is not None:
+            # Reclaimees outside the first candidates are tried once if these would take one below its share.
+            if best is not None and not (first and best.cost.shortfall):
                 return best
-        return self._no_solution(facts, arriving)
+        return best if best is not None else self._no_solution(facts, arriving)
 
     def _within_domains(self, choice: VictimChoice) -> Eviction | None:
         """Return the best eviction within one required domain that would fit the preemptor without all possible

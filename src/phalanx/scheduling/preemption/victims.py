@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.classes import Footprint
@@ -39,6 +40,7 @@ class VictimCandidate:
     - `pod_priorities`: sum of the pods' own priorities; `priority`: the highest priority that a preemptor must
       exceed (`Session.victim_priority`).
     - `rules`: reclaim rules by charge path; `amounts`: usage by charge path.
+    - `shortfall`: part of its deserved share that a reclaimee would lack without this victim alone.
     - `exhausted_budgets`: number of its pods, by budget, under a disruption budget that allows no disruption.
     - `order_key`: sort key of the eviction order.
     - `whole`: the candidate is all members of some gangs. A single member uses up the gang's `dispensable` members;
@@ -61,6 +63,7 @@ class VictimCandidate:
         "rank",
         "records",
         "rules",
+        "shortfall",
         "whole",
     )
 
@@ -82,6 +85,7 @@ class VictimCandidate:
         self.whole = False
         self.rank = 0
         self.dispensable: DispensableMembers | None = None
+        self.shortfall = Fraction(0)
         self.exhausted_budgets = 0
         self.order_key: tuple[object, ...] = ()
         self.gangs: tuple[GangRecord, ...]
@@ -110,6 +114,11 @@ class VictimCandidate:
     @property
     def excess(self) -> float:
         return min(rule.excess for rule in self.rules.values())
+
+    @property
+    def reclaimed_accounts(self) -> tuple[AccountRecord, ...]:
+        """Accounts from which the victim is reclaimed, on every level; equal for victims of one queue and quota."""
+        return tuple(account for rule in self.rules.values() for account in rule.reclaimed_accounts)
 
     @property
     def reason(self) -> EvictionReason:

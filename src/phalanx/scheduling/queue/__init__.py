@@ -1,1 +1,1 @@
-"""Scheduling queue: active units in order, and unschedulable units by wait reason."""
+"""Scheduling queue: active gangs and pods in order, and unschedulable ones by wait reason."""

@@ -48,6 +48,9 @@ class QueueEstimates(RoomEstimates, Protocol):
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
 
+    def nominated_nodes_suffice(self, unit: WaitingUnit) -> bool:
+        """Return whether the unit's nominated pods fit on their nodes beside the victims that still terminate."""
+
     def is_ready(self, pod_class: ClassRecord) -> bool:
         """Return whether all volumes, claims and reservations that pods of a class refer to exist."""
 
@@ -403,7 +406,8 @@ class CompositeDemand(WaitReason, frozen=True):
 class Nominated(WaitReason, frozen=True):
     """Wait reason of a nominated unit. `victims` are the uids of its victims.
 
-    `wanted` is the unit's demand: if it fits on other nodes, the unit need not wait.
+    `wanted` is the unit's demand: if it fits on other nodes, the unit need not wait. Nor need it wait if other pods
+    have left its nominated nodes, whose room for it counts as used.
     """
 
     unit: Hashable
@@ -421,7 +425,8 @@ class Nominated(WaitReason, frozen=True):
         return self.wanted.helped_by_placements
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
-        return UNBOUNDED if estimates.has_left(self.victims) or self.wanted.upper_bound(estimates) else 0
+        free = estimates.has_left(self.victims) or estimates.nominated_nodes_suffice(unit)
+        return UNBOUNDED if free or self.wanted.upper_bound(estimates) else 0
 
     def joined(self, other: WaitReason) -> WaitReason:
         """Return this reason: all members wait for the victims of the nominated ones."""

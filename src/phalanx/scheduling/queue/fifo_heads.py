@@ -1,4 +1,5 @@
-"""Heads of queues that keep their order: the waiting units that no younger unit of their queue may overtake."""
+"""Heads of queues that keep their order: the waiting gangs and pods that no younger one of their queue may
+overtake."""
 
 from __future__ import annotations
 
@@ -13,21 +14,21 @@ IsWaiting = Callable[[UnitKey], bool]
 
 
 class FifoHeads:
-    """Units that hold up their queue while they wait; each is a head of one queue at most."""
+    """Waiting gangs and pods that hold up their queue; each is a head of one queue at most."""
 
     def __init__(self) -> None:
         self._heads: dict[AccountKey, dict[UnitKey, Head]] = {}
         self._queues: dict[UnitKey, AccountKey] = {}
 
     def put(self, key: UnitKey, queue: AccountKey, head: Head) -> AccountKey | None:
-        """Record a unit as a head of a queue. Return another queue of which it was a head before."""
+        """Record a waiting gang or pod as a head of a queue. Return another queue of which it was a head before."""
         former = self.remove(key) if self._queues.get(key, queue) != queue else None
         self._queues[key] = queue
         self._heads.setdefault(queue, {})[key] = head
         return former
 
     def remove(self, key: UnitKey) -> AccountKey | None:
-        """Remove a unit. Return the queue of which it was a head."""
+        """Remove a waiting gang or pod from the heads. Return the queue of which it was a head."""
         queue = self._queues.pop(key, None)
         if queue is not None:
             del self._heads[queue][key]
@@ -36,7 +37,7 @@ class FifoHeads:
         return queue
 
     def first(self, queue: AccountKey, is_waiting: IsWaiting, but: UnitKey) -> Head | None:
-        """Return the first head of a queue that waits, except for one unit."""
+        """Return the first head of a queue that waits, except for the one of the key `but`."""
         heads = (head for key, head in self._heads.get(queue, {}).items() if key != but and is_waiting(key))
         return min(heads, key=lambda head: head[0], default=None)
 

@@ -238,6 +238,21 @@ class SchedulingQueue:
         self._unasked.clear()
         return unasked
 
+    def pop_first_unschedulable(
+        self, demand: WaitReason, most: int, uncounted: Callable[[QueuedUnit], bool]
+    ) -> Iterator[tuple[QueuedUnit, FitError]]:
+        """Remove and yield the first `most` unschedulable units with a demand, with their fit error.
+
+        The `uncounted` ones before them are yielded too.
+        The caller adds them again.
+        """
+        while most > 0 and (group := self._groups.get(demand)) is not None and (key := group.first()) is not None:
+            unit = self._index.unit(key)
+            self._remove_unschedulable(key)
+            if unit is not None:
+                most -= not uncounted(unit)
+                yield unit, group.fit_error
+
     def set_aside(self, keys: Iterable[UnitKey]) -> None:
         """Let units wait for a change of their own, ignoring changes of this cycle."""
         self._absorb()
@@ -319,7 +334,7 @@ class SchedulingQueue:
 
     def waits(self, key: UnitKey) -> bool:
         """Return whether the unit still waits."""
-        return self._index.unit(key) is not None
+        return self._index.waits(key)
 
     def demand_of(self, key: UnitKey) -> WaitReason | None:
         """Return the wait reason of an unschedulable unit; None if it is not unschedulable."""

@@ -13,7 +13,7 @@ from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
 
 
 class QueuedUnit:
-    """Unit of the queue: a gang group (usually one gang), or a single pod.
+    """Unit of the scheduling queue: a gang group (usually one gang), or a single pod.
 
     `gangs` depend on each other (`gang_groups`). `missing` are gangs that they name but that are not declared, or
     do not name them in turn; the unit waits for them. With `oversized_group`, more gangs depend on each other than
@@ -51,17 +51,17 @@ class QueuedUnit:
 
     @property
     def members(self) -> tuple[GangRecord | PodRecord, ...]:
-        """The gangs or the pod that accounts are charged for."""
+        """The gangs or the single pod of the unit, whose queues and quotas are charged."""
         return (self.pod,) if self.pod is not None else self.gangs
 
     @property
     def required(self) -> tuple[GangRecord, ...]:
-        """The gangs whose quorums a planned start places together."""
+        """The gangs of the unit whose quorums are placed together when it starts."""
         return self.gangs
 
     @property
     def name(self) -> str:
-        """Name for users."""
+        """Name of the unit for users."""
         return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].title}"
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ UnitFactory = Callable[
 
 
 class UnitKinds(msgspec.Struct, frozen=True):
-    """Constructors of units by kind."""
+    """Constructors of units (pods, gang groups, composites) by kind."""
 
     pod: UnitFactory = QueuedUnit
     gang_group: UnitFactory = QueuedUnit

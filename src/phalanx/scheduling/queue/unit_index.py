@@ -11,7 +11,8 @@ from phalanx.scheduling.queue.unschedulable import GangGroupKey, UnitKey
 
 
 class UnitIndex:
-    """Index of units. Updates cost O(change): `update` gets the gangs with a possibly changed declaration."""
+    """Index of units by their gangs. Updates cost O(change): `update` gets the gangs with a possibly changed
+    declaration."""
 
     def __init__(self, state: ClusterState, kinds: UnitKinds | None = None) -> None:
         self._kinds = kinds or UnitKinds()
@@ -27,7 +28,7 @@ class UnitIndex:
         self._oversized_groups: set[GangKey] = set()
 
     def gang_groups(self) -> list[GangGroupKey]:
-        """Return all units of gangs, sorted."""
+        """Return the keys of all units that consist of gangs, sorted."""
         return sorted([*self._independent.values(), *self._owners])
 
     def asking(self) -> list[GangGroupKey]:
@@ -38,7 +39,7 @@ class UnitIndex:
         )
 
     def units_with(self, gang: GangKey) -> set[GangGroupKey]:
-        """Return the units in which a gang takes part."""
+        """Return the keys of the units in which a gang takes part."""
         independent = self._independent.get(gang)
         return {independent} if independent is not None else self._units_with.get(gang, set())
 
@@ -158,8 +159,15 @@ class UnitIndex:
             if not units:
                 del self._units_with[member]
 
+    def waits(self, key: UnitKey) -> bool:
+        """Return whether `unit` returns a unit, without building it."""
+        if isinstance(key, str):
+            return key in self._lone_pods
+        owners = key if self._is_independent(key) else self._owners.get(key, ())
+        return any(self._waits(member) for member in key if member in owners)
+
     def unit(self, key: UnitKey) -> QueuedUnit | None:
-        """Return the present unit; None if it has no pending pods and does not await admission."""
+        """Return the unit with this key; None if it has no pending pods and does not await admission."""
         if isinstance(key, str):
             pod = self._lone_pods.get(key)
             return self._kinds.pod(key, pod, (), (), None, False) if pod is not None else None

@@ -1,4 +1,4 @@
-"""Unschedulable units of one demand, in order."""
+"""Unschedulable gangs and pods with one demand, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rank = tuple[object, ...]
 
 
 class FitError:
-    """Refusal of a wait reason: `facts` for every unit with it, as of the cluster's `version`.
+    """Why a demand is refused: `facts` for every unit with this wait reason, as of the cluster's `version`.
 
     `facts` is None if the reason itself explains the refusal.
     """
@@ -27,7 +27,7 @@ class FitError:
 
 
 class UnschedulableUnits:
-    """Unschedulable units of one demand, in order.
+    """Unschedulable gangs and pods with equal demand, which fit or fail together, in the order of the queue.
 
     `fit_error` is the last refusal; with `may_fit` it can be outdated. `untold` are the units whose verdicts do not
     contain the newest facts yet.
@@ -53,7 +53,7 @@ class UnschedulableUnits:
         self.untold.pop(key, None)
 
     def first(self) -> UnitKey | None:
-        """Return the first unit in order; None if there is none."""
+        """Return the key of the first unit in order; None if there is none."""
         while self._heap:
             rank, key = self._heap[0]
             if self.units.get(key) == rank:

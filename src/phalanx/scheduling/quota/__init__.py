@@ -1,1 +1,1 @@
-"""Quotas: limits of accounts, the queue tree, usage history and the computation of shares."""
+"""Quotas: limits of queues and quotas, the queue tree, usage history and the computation of shares."""

@@ -12,7 +12,8 @@ EVERYTHING = Fraction(1)
 def dominant_share(
     held: Iterable[tuple[str, int]], total: Mapping[str, int], weight: int = 1, *, unfounded: bool = False
 ) -> Fraction:
-    """Return the largest held / total over the resources held, divided by `weight`.
+    """Return the dominant share of a queue or gang: the largest held / total over the resources held, divided by
+    `weight`.
 
     A resource with a total of 0 is ignored; with `unfounded`, holding some of it counts as holding all of it
     (Volcano's api/helpers Share).

@@ -18,7 +18,7 @@ Level = tuple[bool, int]
 
 
 class HdrfNode:
-    """Node of the hierarchy. `parts` is resource -> share of the cluster that counts for it, in 1 / ONE.
+    """Node of the queue hierarchy. `parts` is resource -> share of the cluster that counts for it, in 1 / ONE.
 
     A leaf is saturated if it requests nothing more, or requests an exhausted resource; an inner node if all its
     children are. `share` is the largest part.
@@ -45,7 +45,8 @@ class HdrfNode:
 
 
 class Hierarchy:
-    """Hierarchy that orders leaves. `total` is the cluster's amounts.
+    """Tree of queues for hierarchical dominant resource fairness: orders its leaves by their shares. `total` is the
+    cluster's amounts.
 
     Leaves are set all at once (`set`, then `compute`) or one by one (`update`, in depth x siblings steps).
     """
@@ -56,7 +57,7 @@ class Hierarchy:
         self.root = HdrfNode("root")
 
     def node(self, path: Iterable[tuple[str, int]]) -> HdrfNode:
-        """Return the node at this path of (name, weight) below the root; create missing nodes.
+        """Return the node of the hierarchy at this path of (name, weight) below the root; create missing nodes.
 
         The first weight of a name is kept.
         """
@@ -73,7 +74,7 @@ class Hierarchy:
         leaf.held, leaf.asked = dict(held), dict(asked)
 
     def exhaust(self, resources: Iterable[str]) -> None:
-        """Set the exhausted resources: leaves that request one are saturated.
+        """Set which resources of the cluster are exhausted: leaves that request one are saturated.
 
         Recompute all nodes if the set has changed.
         """
@@ -83,7 +84,7 @@ class Hierarchy:
             self.compute()
 
     def compute(self) -> None:
-        """Compute every node, children first."""
+        """Compute the shares of every node of the hierarchy, children first."""
         order = [self.root]
         for node in order:
             order.extend(node.children.values())
@@ -91,7 +92,7 @@ class Hierarchy:
             self._compute(node)
 
     def update(self, leaf: HdrfNode, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
-        """Set a leaf and recompute the nodes above it."""
+        """Set the usage and requests of a leaf and recompute the shares of the nodes above it."""
         self.set(leaf, held, asked)
         self.recompute(leaf)
 
@@ -113,7 +114,8 @@ class Hierarchy:
         node.share = max(node.parts.values(), default=0)
 
     def _combine(self, node: HdrfNode) -> None:
-        """Sum up the children; unsaturated ones count, by weight, at most as much as the smallest of them.
+        """Compute a node's share from its children; unsaturated ones count, by weight, at most as much as the
+        smallest of them.
 
         Volcano scales to the smallest share whatever the weights. Then a node with children of different weights
         seems to have less than it has, and gets more than its own weight permits.
@@ -133,8 +135,8 @@ class Hierarchy:
 
 
 def turn(node: HdrfNode) -> tuple[Level, ...]:
-    """Return the sort key of a node among all: level by level from below the root, the smallest share first,
-    saturated nodes last."""
+    """Return the sort key of a node among all of the hierarchy: level by level from below the root, the smallest
+    share first, saturated nodes last."""
     levels: list[Level] = []
     current: HdrfNode | None = node
     while current is not None and current.parent is not None:
@@ -144,5 +146,5 @@ def turn(node: HdrfNode) -> tuple[Level, ...]:
 
 
 def first(leaves: Sequence[HdrfNode]) -> HdrfNode:
-    """Return the first leaf in order; the first of equals."""
+    """Return the leaf of the hierarchy that is scheduled first; the first of equals."""
     return min(leaves, key=turn)

@@ -21,6 +21,7 @@ class Limit(msgspec.Struct, frozen=True):
       so a lack of room on nodes is the better reason.
     - `follows`: amount per resource by which the limit rises if a declared limit of the same account is raised.
     - `max`: declared limit that a computed limit has reached; it is the better reason, as more nodes do not help.
+    - `lends`: units can exceed the limit where room is idle that no unit within its share can use.
     - `reserves`: unused guarantees of the account's children count as used, except towards the child itself.
     """
 
@@ -30,16 +31,21 @@ class Limit(msgspec.Struct, frozen=True):
     hint: str = ""
     computed: bool = False
     reserves: bool = False
+    lends: bool = False
     follows: Mapping[str, int] = {}
     max: Mapping[str, int] = {}
 
 
 class AccountLimit(msgspec.Struct, frozen=True):
-    """Limit of an account, seen from a charge path through the accounts `below` it, the leaf first."""
+    """Limit of an account, seen from a charge path through the accounts `below` it, the leaf first.
+
+    With `strict` the limit also refuses what exceeds the whole cluster.
+    """
 
     account: AccountRecord
     limit: Limit
     below: tuple[AccountRecord, ...]
+    strict: bool = False
 
     def room(self, amounts: Mapping[str, int]) -> int:
         """Return the number of times that the amounts fit below the limit; only requested resources are
@@ -91,5 +97,5 @@ class AccountLimit(msgspec.Struct, frozen=True):
 
     def _exceeds_cluster(self, resource: str, held: int) -> bool:
         """Return whether the request exceeds the whole cluster: fit errors of nodes then explain more."""
-        whole = self.limit.reserves and self.account.parent is None
+        whole = self.limit.reserves and self.account.parent is None and not self.strict
         return whole and held > self.limit.limits[resource]

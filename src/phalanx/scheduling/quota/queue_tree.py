@@ -27,7 +27,7 @@ _NOTHING: Amounts = {}
 
 
 class AccountSums(Protocol):
-    """Accounts at one moment: the ledger, or a copy of it."""
+    """Queues and quotas at one moment: the ledger, or a copy of it."""
 
     @property
     def accounts(self) -> dict[AccountKey, AccountRecord]: ...
@@ -37,11 +37,11 @@ class AccountSums(Protocol):
 
 
 class ShareView(Protocol):
-    """Accounts with the amounts that they share."""
+    """Queues and quotas with the amounts that they share."""
 
     @property
     def ledger(self) -> AccountSums:
-        """The current accounts."""
+        """The current queues and quotas."""
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached result of `compute`; requests, usage and the cluster's size have not changed since."""
@@ -57,10 +57,10 @@ class QueueSession(ShareView, Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The current accounts."""
+        """The current queues and quotas."""
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
-        """Return the amounts by resource that a group could reclaim from other pods (in one account, or in all)."""
+        """Return the amounts by resource that a gang could reclaim from other pods (in one queue, or in all)."""
 
 
 def takes_part(queue: AccountRecord) -> bool:
@@ -71,7 +71,7 @@ def takes_part(queue: AccountRecord) -> bool:
 
 
 def requested(account: AccountRecord, less: Iterable[AccountRecord] = ()) -> dict[str, int]:
-    """Return the usage and requests of an account's pods, without those of the `less` accounts."""
+    """Return the usage and requests of a queue's pods, without those of the `less` queues."""
     amounts = dict(account.used)
     for name, amount in account.pending.items():
         amounts[name] = amounts.get(name, 0) + amount
@@ -91,7 +91,7 @@ def capability(queue: AccountRecord) -> Amounts:
 
 
 def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
-    """Return the sum of the guarantees of counted queues."""
+    """Return the sum of the guarantees of those queues that take part in the computation of shares."""
     sums: dict[str, int] = {}
     for queue in queues:
         if queue.guarantee and takes_part(queue):
@@ -169,7 +169,7 @@ class RealCapabilities:
 
 
 class QueueShareRequests:
-    """Unused claims of admitted groups without elastic parts, per queue and all queues above it."""
+    """Unused minResources of admitted gangs without elastic parts, per queue and all queues above it."""
 
     def __init__(self) -> None:
         self._version = 0
@@ -197,7 +197,7 @@ def _real_capabilities(session: ShareView) -> RealCapabilities:
 
 
 def admission_room(session: QueueSession, gang: GangRecord) -> int:
-    """Return the largest number of groups like this one that its queue and the queues above can admit now.
+    """Return the largest number of gangs like this one that its queue and the queues above can admit now.
 
     A queue admits while minResources + held + inqueue - elastic <= real capability, per resource in minResources
     (Volcano, plugins/capacity/capacity.go jobEnqueueable). A queue that is not open admits none. Where no
@@ -217,7 +217,7 @@ def admission_room(session: QueueSession, gang: GangRecord) -> int:
 
 
 def admission_objection(session: QueueSession, gang: GangRecord) -> tuple[str, str] | None:
-    """Return (message about a queue without room for the group, change that helps), or None.
+    """Return (message about a queue that cannot admit the gang, change that helps), or None.
 
     Only objections whose changes wake the group are returned.
     """
@@ -240,7 +240,7 @@ def admission_objection(session: QueueSession, gang: GangRecord) -> tuple[str, s
 
 
 def _entrance(session: QueueSession, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
-    """Return (queue of the group, (objection, change that helps) or None)."""
+    """Return (queue of the gang, (obstacle to its admission, change that helps) or None)."""
     spec = gang.spec
     if spec is None:
         return None, None
@@ -256,8 +256,8 @@ def _entrance(session: QueueSession, gang: GangRecord) -> tuple[AccountRecord | 
 def _bounds(
     session: QueueSession, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
-    """Yield (queue, resource, requested amount, real capability, used and inqueue amount) of the group, leaf
-    first."""
+    """Yield the limits on a gang's admission, leaf first: (queue, resource, requested amount, real capability, used
+    and inqueue amount)."""
     spec = gang.spec
     if spec is None or queue is None or not spec.min_resources:
         return

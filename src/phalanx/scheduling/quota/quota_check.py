@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -37,6 +38,9 @@ class QuotaCheck:
         self._ledger = ledger
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
+        # Limits without those that lend, by charge path with such a limit.
+        self._limits_of_borrowers: dict[ChargePath, list[AccountLimit]] = {}
+        self._lending = False
         # Set during a turn under a plan of start reservations.
         self.reserved_quota: ReservedQuota | None = None
 
@@ -46,7 +50,39 @@ class QuotaCheck:
         if account_limits is None:
             self._ledger.refresh_sums()
             account_limits = self._account_limits[charge_path] = list(self._find(charge_path))
-        return account_limits
+            for account_limit in account_limits:
+                if account_limit.limit.lends:
+                    self._limits_of_borrowers[charge_path] = [
+                        msgspec.structs.replace(each, strict=True)
+                        for each in account_limits
+                        if not each.limit.lends
+                    ]
+                    break
+        return self._limits_of_borrowers.get(charge_path, account_limits) if self._lending else account_limits
+
+    @property
+    def any_lends(self) -> bool:
+        """Whether a limit that lends was found so far."""
+        return bool(self._limits_of_borrowers)
+
+    def lends(self, charge_path: ChargePath) -> bool:
+        """Return whether a limit on the charge path lends."""
+        if charge_path not in self._account_limits:
+            self.account_limits(charge_path)
+        return charge_path in self._limits_of_borrowers
+
+    def lending_accounts(self, charge_path: ChargePath) -> list[AccountRecord]:
+        """Return the accounts on the charge path with a limit that lends."""
+        return [each.account for each in self.account_limits(charge_path) if each.limit.lends]
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Ignore the limits that lend."""
+        self._lending = True
+        try:
+            yield
+        finally:
+            self._lending = False
 
     def room(self, charge_path: ChargePath | None, footprint: Footprint) -> int:
         """Return the number of further pods with this footprint that the charge path allows.

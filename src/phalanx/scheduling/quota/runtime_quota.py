@@ -30,7 +30,7 @@ class RuntimeQuota(NamedTuple):
 
 @dataclass(slots=True)
 class QuotaNode:
-    """Quota of a tree with all resources; only resources in `maximum` are computed.
+    """Quota of a Koordinator tree with all resources; only resources in `maximum` are computed.
 
     `request` is the requests of its own pods, bound ones included; `used` is the usage of bound pods. A parent adds
     the sums of its children. A resource without a weight is weighted by its maximum. A quota with its own `total`
@@ -50,7 +50,7 @@ class QuotaNode:
 
 
 def runtime_quotas(total: int, quotas: Sequence[RuntimeQuota], *, scaling: bool = True) -> dict[str, int]:
-    """Return name -> amount of one resource for the children of a parent that has `total`.
+    """Return for each child quota of a parent that has `total` the amount of one resource that it can use, by name.
 
     1. Where the minima exceed the total and `scaling` is on, minima that scale shrink in proportion.
     2. Each quota gets the larger of its minimum and its guarantee, but at most `limited` if it lends.
@@ -95,7 +95,8 @@ def runtime_quotas(total: int, quotas: Sequence[RuntimeQuota], *, scaling: bool 
 def runtime_tree(
     total: Mapping[str, int], roots: Sequence[QuotaNode], *, scaling: bool = True, guarantee_usage: bool = False
 ) -> dict[str, dict[str, int]]:
-    """Return name -> resource -> amount, for the resources in each quota's maximum.
+    """Return for each quota of a tree the amounts that it can use, by name and resource, for the resources in its
+    maximum.
 
     `roots` share `total`; the children of a parent share its amount. A parent's request is the sum of its
     children's limited requests, and at least its minimum if it does not lend. With `guarantee_usage`

@@ -39,6 +39,13 @@ class AccountUsage(msgspec.Struct, frozen=True):
     spent: Mapping[str, int] = {}
 
 
+class Arrival(msgspec.Struct, frozen=True):
+    """Amounts that one pod has used since a moment, in milliseconds since the epoch."""
+
+    since: int
+    amounts: Mapping[str, int]
+
+
 class UsageHistory:
     """Usage of every account that has usage, or a past usage that has not decayed yet.
 
@@ -63,6 +70,8 @@ class UsageHistory:
         self._now = 0
         self._entries: dict[AccountKey, _Entry] = {}
         self._siblings: dict[tuple[object, ...], _Siblings] = {}
+        # Accounts for which a decision was made because their budget is spent, since the last `take_spent`.
+        self._found_spent: set[AccountKey] = set()
 
     def configure(self, half_life: float | None, denied: bool, now: float) -> bool:
         """Apply new rules from `now` on; earlier time is charged by the old rules. Return whether the rules differ.
@@ -109,6 +118,11 @@ class UsageHistory:
         self._join(entry, siblings, waits, moment)
         entry.denied = siblings.denied(waits)
 
+    @property
+    def decays(self) -> bool:
+        """Whether the average of every account is recorded, and not only the budgets."""
+        return self._half_life > 0
+
     def clear(self) -> None:
         """Drop all histories."""
         self._entries.clear()
@@ -140,7 +154,30 @@ class UsageHistory:
         entry = self._entries.get(record.key)
         return entry.spending(self._now)[1] if entry is not None else {}
 
+    def note_spent(self, key: AccountKey) -> None:
+        """Note that a decision rests on the spent budget of an account."""
+        self._found_spent.add(key)
+
     # State that outlives the process
+
+    def take_spent(self) -> list[AccountKey]:
+        """Return the accounts that were noted since the last call."""
+        noted = sorted(key for key in self._found_spent if key in self._entries)
+        self._found_spent.clear()
+        return noted
+
+    def write_down(self, key: AccountKey, now: float) -> None:
+        """Include the usage up to `now` in the stored history of an account."""
+        entry = self._entries[key]
+        self._write_down(entry, self._moment(now), entry.base.held)
+
+    def shows_as_spent(self, usage: AccountUsage, now: float) -> bool:
+        """Return whether a history by itself shows that its account's budget is spent in the present window."""
+        entry, moment = self._entries.get(usage.key), self._moment(now)
+        budget = entry.budget if entry is not None else None
+        if budget is None or usage.window != moment - moment % (budget.window * 1000):
+            return False
+        return any(usage.spent.get(name, 0) >= cap * MILLISECONDS_PER_HOUR for name, cap in budget.hours)
 
     def export(self, now: float, stale: float | None = None) -> list[AccountUsage]:
         """Return the histories by account key. A history does not change while its account does not.
@@ -168,6 +205,48 @@ class UsageHistory:
         for usage in usages:
             past = msgspec.structs.replace(usage, at=min(usage.at, moment))
             self._entries.setdefault(usage.key, _Entry(past, seen=False))
+
+    def charge_since(self, record: AccountRecord, arrivals: Iterable[Arrival], now: float) -> None:
+        """Charge an account that this process has not recorded yet for pods that it has now, since their arrival.
+
+        Pods that arrived before the restored history are part of it: it is continued for as much of it as is left.
+        """
+        entry, moment = self._entries.get(record.key), self._moment(now)
+        if entry is not None and entry.seen:
+            return
+        last = entry.base.at if entry is not None else -1
+        new = [arrival for arrival in arrivals if max(last, 0) < arrival.since < moment]
+        if entry is not None and new:
+            left = dict(record.allocated)
+            for arrival in new:
+                for name, amount in arrival.amounts.items():
+                    left[name] = left.get(name, 0) - amount
+            held = {name: min(amount, left.get(name, 0)) for name, amount in entry.base.held.items()}
+            entry.base = msgspec.structs.replace(
+                entry.base, held={name: amount for name, amount in held.items() if amount > 0}
+            )
+        self.advance(record, now)
+        entry = self._entries.get(record.key)
+        if entry is not None and new:
+            self._write_down(entry, moment, entry.base.held)
+            entry.base = self._with_arrivals(entry.base, new)
+
+    def _with_arrivals(self, base: AccountUsage, arrivals: Iterable[Arrival]) -> AccountUsage:
+        """Return a history with the usage of pods that had arrived before its moment and are not included."""
+        decayed, spent = dict(base.decayed), dict(base.spent)
+        for arrival in arrivals:
+            passed, spending = base.at - arrival.since, base.at - max(arrival.since, base.window)
+            gained = 1.0 - 0.5 ** (passed / self._half_life) if self._half_life else 0.0
+            for name, amount in arrival.amounts.items():
+                if gained:
+                    decayed[name] = decayed.get(name, 0.0) + amount * gained
+                if name in self._budgeted(base.key):
+                    spent[name] = spent.get(name, 0) + amount * spending
+        return msgspec.structs.replace(base, decayed=decayed, spent=spent)
+
+    def _budgeted(self, key: AccountKey) -> frozenset[str]:
+        budget = self._entries[key].budget
+        return frozenset(name for name, _ in budget.hours) if budget is not None else frozenset()
 
     def _moment(self, now: float) -> int:
         self._now = max(self._now, _milliseconds(now))

@@ -9,8 +9,9 @@ _START, _STOP = 0, 1
 
 
 class ShareClaimant(NamedTuple):
-    """Claimant of one resource: it gets at least `floor` (its guarantee), at most the larger of `floor` and `cap`
-    (its request or limit), in between a part by `weight`. Amounts and weights are not negative."""
+    """Claimant (such as a queue) of one resource: it gets at least `floor` (its guarantee), at most the larger of
+    `floor` and `cap` (its request or limit), in between a part by `weight`. Amounts and weights are not negative.
+    """
 
     name: str
     weight: int
@@ -34,7 +35,7 @@ class ShareRequest(NamedTuple):
 
 
 def deserved(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[str, dict[str, int]]:
-    """Return name -> resource -> amount, for every resource of `total`.
+    """Return the deserved amounts of each claimant by name and resource, for every resource of `total`.
 
     As in Volcano's proportion plugin (proportion.go), a claimant gets at most its request and its real capability
     (see `real_capability`), and at least its guarantee.
@@ -77,8 +78,8 @@ def real_capability(total: int, guaranteed: int, guarantee: int, capability: int
 
 
 def fill(total: int, claimants: Sequence[ShareClaimant]) -> dict[str, int]:
-    """Return name -> amount. The sum is the total, less where all caps are reached, more where the floors alone
-    exceed it.
+    """Return the amount of one resource for each claimant by name. The sum is the total, less where all caps are
+    reached, more where the floors alone exceed it.
 
     The result is the limit of Volcano's iteration (proportion.go). The first round gives each claimant its weighted
     part of the total, cut to its cap and raised to its floor. The rest goes by weight to claimants below their

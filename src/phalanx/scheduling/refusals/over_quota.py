@@ -1,4 +1,4 @@
-"""Refusal because a limit of an account would be exceeded."""
+"""Refusal because a limit of a queue or quota would be exceeded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUOTA_EXCEEDED = "QuotaExceeded"
 
 
 class OverQuota(GangFault, frozen=True, cache_hash=True):
-    """Limit of an account that one more pod would exceed: `used + wanted > limit` of `resource`.
+    """Limit of a queue or quota that one more pod would exceed: `used + wanted > limit` of `resource`.
 
     Amounts are in the resource's units. `kept` is reserved for units that start before this one would end. `placed`
     of `need` members are within the limits. `beyond` is (resource, amount that the gang needs, smaller amount that
@@ -64,7 +64,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
 
     @property
     def _objects(self) -> Objects:
-        """Return the account and its ancestors; None with a hint, which names unknown objects."""
+        """Return the queue or quota and its ancestors; None with a hint, which names unknown objects."""
         return account_objects(self.account) if not self.hint else None
 
     def _beyond_all_nodes(self, beyond: tuple[str, int, int], gang: GangRecord, over_limit: str) -> Verdict:

@@ -34,9 +34,11 @@ class AccountFuture:
         line: Timeline,
         quotas: QuotaCheck,
         windows: Iterable[Window],
-        now: float,
+        now: int,
         start_delay: int = 0,
     ) -> None:
+        """Initialize for the windows. Queries subtract the later releases of pods that a search has removed
+        tentatively: their usage is already gone."""
         self._state = state
         self._line = line
         self._quotas = quotas
@@ -97,7 +99,7 @@ class AccountFuture:
     def any_overdrawn(self) -> bool:
         return any(self.overdrawn(window) is not None for window in self._windows.values())
 
-    def room(self, charge_path: ChargePath, amounts: Mapping[str, int], end: float) -> int | None:
+    def room(self, charge_path: ChargePath, amounts: Mapping[str, int], end: int) -> int | None:
         """Return the number of times that the amounts fit from now until `end`; None where there are no windows."""
         if not self._windows:
             return None
@@ -107,13 +109,13 @@ class AccountFuture:
             for name, amount in amounts.items():
                 if amount > 0 and name in account_limit.limit.limits:
                     limit, used, kept = account_limit.state(name)
-                    usage = used - int(self._lessened(account_limit.account, name)[:last].min())
+                    usage = used - int(self._lessened_now(account_limit.account, name)[:last].min())
                     copies = max((limit - usage) // amount, kept // amount, 0)
                     fewest = copies if fewest is None else min(fewest, copies)
         return fewest
 
     def excess(
-        self, charge_path: ChargePath, amounts: Mapping[str, int], end: float
+        self, charge_path: ChargePath, amounts: Mapping[str, int], end: int
     ) -> tuple[AccountLimit, str, int] | None:
         """Return (limit, resource, highest usage until `end`) of a limit that the amounts exceed; None if there is
         none."""
@@ -122,7 +124,7 @@ class AccountFuture:
             for name, amount in amounts.items():
                 if amount > 0 and name in account_limit.limit.limits:
                     limit, used, kept = account_limit.state(name)
-                    usage = used - int(self._lessened(account_limit.account, name)[:last].min())
+                    usage = used - int(self._lessened_now(account_limit.account, name)[:last].min())
                     if usage + amount > limit and amount > kept:
                         return account_limit, name, usage
         return None
@@ -135,6 +137,21 @@ class AccountFuture:
                 if usage + amount > limit and amount > kept:
                     return False
         return True
+
+    def _lessened_now(self, account: AccountRecord, resource: str) -> IntArray:
+        """Return `_lessened` without the releases of removed pods."""
+        lessened = self._lessened(account, resource)
+        removed = self._state.transactions.removed()
+        if not removed:
+            return lessened
+        lessened = lessened.copy()
+        for record in removed:
+            if record.charge_path is None or account not in record.charge_path.path:
+                continue
+            end = latest_end(record, self._now, self._start_delay)
+            footprint = record.charged_footprint or record.footprint
+            lessened[bisect_left(self._line.edges, end) :] -= footprint.amounts.get(resource, 0)
+        return lessened
 
     def _lessened(self, account: AccountRecord, resource: str) -> IntArray:
         key = (id(account), resource)

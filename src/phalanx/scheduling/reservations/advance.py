@@ -9,7 +9,6 @@ import numpy as np
 from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.advance_reservation import AdvanceReservation, AtEnd, Replace
@@ -24,9 +23,9 @@ from phalanx.scheduling.reservations.advance_grant import (
     GrantPhase,
     GrantRefusal,
 )
-from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, WholeNodes, reduced
+from phalanx.scheduling.reservations.advance_refusal import refusal_of
+from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, reduced, whole_nodes
 from phalanx.scheduling.reservations.future import FutureMatrix
-from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.stored import StoredEnd, StoredGrant, StoredNode
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
@@ -37,8 +36,6 @@ Ask = Callable[[AdvanceReservation], tuple[Part, ...] | str]
 _THERE = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 # The next possible start of a refused advance reservation is searched again after this many seconds.
 _REFRESH = 60
-_MOST_BLOCKERS = 5
-_ROWS_LOOKED_AT = 256
 
 
 class AdvancePlan:
@@ -50,7 +47,7 @@ class AdvancePlan:
         self.version = 0
         self._seen = -1
         self._cursor = -1
-        self._now = 0.0
+        self._now = 0
         self._charge_paths: dict[str, ChargePath] = {}
         self._loaded: dict[str, StoredGrant] = {}
         self._shape = -1
@@ -71,9 +68,9 @@ class AdvancePlan:
         return [grant.window for grant in self.grants.values() if grant.window is not None]
 
     @property
-    def next_change(self) -> float | None:
+    def next_change(self) -> int | None:
         """The next time at which an advance reservation starts, ends or is released as unused."""
-        times: list[float] = []
+        times: list[int] = []
         for grant in self.grants.values():
             if grant.phase is GrantPhase.WAITING:
                 times.append(grant.start)
@@ -191,7 +188,7 @@ class AdvancePlan:
                     add_amounts(used.setdefault(node, {}), self._amounts(record.footprint.usage), 1)
                     users.append(record.pod.key)
         if users:
-            grant.last_used = int(self._now)
+            grant.last_used = self._now
         if (used, tuple(users)) == (grant.used, grant.users):
             return False
         grant.used, grant.users = used, tuple(users)
@@ -203,7 +200,7 @@ class AdvancePlan:
 
     # -- a cycle -----------------------------------------------------------------------------------------------
 
-    def advance(self, now: float) -> list[Window]:
+    def advance(self, now: int) -> list[Window]:
         """Update all states to `now`, without new grants; return the windows that are released."""
         self._now = now
         former = {id(window): window for window in self.windows()}
@@ -212,7 +209,7 @@ class AdvancePlan:
         for grant in self.grants.values():
             self._pass_time(grant)
         for grant in self.grants.values():
-            if grant.granted and (grant.lost or any(self._is_gone(name) for name in grant.nodes)):
+            if grant.granted:
                 self._update_lost_nodes(grant)
         for grant in self.recount():
             self.redraw(grant)
@@ -244,7 +241,7 @@ class AdvancePlan:
         if grant.over:
             return
         if not grant.granted:
-            coming = grant.spec.occurrence(int(self._now))
+            coming = grant.spec.occurrence(self._now)
             if coming is not None:
                 grant.start, grant.end = coming.start, coming.end
             elif not grant.spec.problem:
@@ -260,7 +257,7 @@ class AdvancePlan:
         elif grant.phase is GrantPhase.AVAILABLE and self._now >= self._given_up_at(grant):
             self._finish(grant, GrantPhase.FAILED, EndReason.UNUSED)
 
-    def _given_up_at(self, grant: AdvanceGrant) -> float:
+    def _given_up_at(self, grant: AdvanceGrant) -> int:
         if not grant.spec.unused_after or grant.users:
             return FOREVER
         return max(grant.start, grant.last_used) + grant.spec.unused_after
@@ -269,7 +266,7 @@ class AdvancePlan:
         """End the occurrence. A recurring reservation then waits for a grant of its next one."""
         if grant.spec.on_end is AtEnd.EVICT:
             grant.ended = (*grant.ended, EndedUse(grant.start, grant.end, tuple(sorted(grant.nodes))))
-        coming = grant.spec.occurrence(int(self._now)) if grant.spec.recurrence is not None else None
+        coming = grant.spec.occurrence(self._now) if grant.spec.recurrence is not None else None
         if coming is None:
             self._finish(grant, GrantPhase.SUCCEEDED, EndReason.EXPIRED)
             return
@@ -284,6 +281,7 @@ class AdvancePlan:
 
     def _release(self, grant: AdvanceGrant) -> None:
         grant.window, grant.lost, grant.refusal, grant.asked_at, grant.last_used = None, (), None, (), 0
+        grant.closed = {}
         grant.nodes, grant.used, grant.users = {}, {}, ()
         self._invalidate_all_rows()
 
@@ -324,6 +322,7 @@ class AdvancePlan:
                     name: StoredNode(dict(sorted(node.amounts.items())), node.copies)
                     for name, node in sorted(grant.nodes.items())
                 },
+                held_until=grant.held_until if grant.held_until > grant.end else 0,
                 ended=[StoredEnd(ended.start, ended.end, list(ended.nodes)) for ended in grant.ended],
             )
             for _, grant in sorted(self.grants.items())
@@ -341,6 +340,7 @@ class AdvancePlan:
         except ValueError:
             return
         grant.phase, grant.reason, grant.start, grant.end = phase, record.reason, record.start, record.end
+        grant.held_until = record.held_until
         grant.nodes = {name: GrantedNode(node.amounts, node.copies) for name, node in record.nodes.items()}
         grant.ended = tuple(EndedUse(end.start, end.end, tuple(end.nodes)) for end in record.ended)
         if grant.granted:
@@ -353,12 +353,33 @@ class AdvancePlan:
         return self._state.nodes.row(node) == NO_ROW
 
     def _update_lost_nodes(self, grant: AdvanceGrant) -> None:
-        lost_nodes = [name for name in sorted(grant.nodes) if self._is_gone(name)]
+        """Update the nodes that no longer exist, and those that close for maintenance and that no pod uses."""
+        closed = self._closed_nodes(grant)
+        lost_nodes = [
+            name
+            for name in sorted(grant.nodes)
+            if self._is_gone(name) or (name in closed and name not in grant.used)
+        ]
+        if grant.closed != closed:
+            grant.closed = closed
+            self.version += 1
         if grant.lost != tuple(lost_nodes):
             grant.lost = tuple(lost_nodes)
             grant.asked_at = ()
             self.redraw(grant)
             self.version += 1
+
+    def _closed_nodes(self, grant: AdvanceGrant) -> dict[str, str]:
+        """Return the granted nodes that close for maintenance before the end, each with the cause."""
+        maintenance = self._state.nodes.maintenance
+        if not maintenance.active:
+            return {}
+        begin = max(grant.start, int(self._now))
+        rows = {name: self._state.nodes.row(name) for name in sorted(grant.nodes)}
+        causes = (
+            (name, maintenance.closed_by([row], begin, grant.end)) for name, row in rows.items() if row != NO_ROW
+        )
+        return {name: cause for name, cause in causes if cause}
 
     # -- granting ----------------------------------------------------------------------------------------------
 
@@ -377,12 +398,20 @@ class AdvancePlan:
         """
         for grant in sorted(self.grants.values(), key=lambda each: (each.spec.start, each.name)):
             short = grant.granted and grant.lost and grant.spec.replace is not Replace.NONE
-            if (grant.phase is GrantPhase.PENDING or short) and not grant.spec.problem and grant.asked_at != moment:
-                grant.asked_at = moment
-                if short and self._replace(grant, future, accounts, parts_of):
-                    return grant
-                if not short and self._grant(grant, future, accounts, parts_of, others):
-                    return grant
+            early = grant.phase is GrantPhase.WAITING and grant.spec.flexible_start and not short
+            if not (grant.phase is GrantPhase.PENDING or short or early) or grant.asked_at == moment:
+                continue
+            if grant.spec.problem:
+                continue
+            grant.asked_at = moment
+            if short:
+                changed = self._replace(grant, future, accounts, parts_of)
+            elif early:
+                changed = self._move_forward(grant, future, accounts, parts_of)
+            else:
+                changed = self._grant(grant, future, accounts, parts_of, others)
+            if changed:
+                return grant
         return None
 
     def _grant(
@@ -398,20 +427,36 @@ class AdvancePlan:
             grant.refusal = GrantRefusal(question)
             return False
         search = RoomSearch(future, accounts, self._state.nodes, question)
-        start = max(grant.start, int(self._now))
+        start = max(grant.start, self._now)
         room = search.earliest(start, spec.duration) if spec.flexible_start else search.at(start, grant.end)
         if room is not None and spec.flexible_start and room.end > spec.end:
             room = None
         if room is None:
             if grant.refusal is None or self._now - grant.refreshed_at >= _REFRESH:
                 grant.refreshed_at = self._now
-                grant.refusal = self._refuse(grant, search, question, start, others)
+                grant.refusal = self._refusal(grant, search, question, start, others)
             return False
-        self._store_grant(grant, room)
+        self._store_grant(grant, search, room)
         return True
 
-    def _store_grant(self, grant: AdvanceGrant, room: FoundRoom) -> None:
+    def _refusal(
+        self,
+        grant: AdvanceGrant,
+        search: RoomSearch,
+        question: RoomQuestion,
+        start: int,
+        others: Sequence[tuple[str, Window]],
+    ) -> GrantRefusal:
+        own = [(other.spec.title, other.window) for other in self.grants.values() if other.window is not None]
+        return refusal_of(self._state, self._now, grant, search, question, start, (*others, *own))
+
+    def _store_grant(self, grant: AdvanceGrant, search: RoomSearch, room: FoundRoom) -> None:
         names = self._state.nodes.names
+        grant.held_until = room.end
+        if grant.leaves_at >= FOREVER and (endless := search.at(room.start, FOREVER)) is not None:
+            # Its pods can stay after its end, so room that nobody needs later is better.
+            room = FoundRoom(room.start, room.end, endless.amounts, endless.copies)
+            grant.held_until = FOREVER
         grant.nodes = {
             names[row]: GrantedNode(self._amounts(vector), room.copies[row]) for row, vector in room.amounts.items()
         }
@@ -423,6 +468,20 @@ class AdvancePlan:
         self.version += 1
         self._invalidate_all_rows()
 
+    def _move_forward(
+        self, grant: AdvanceGrant, future: FutureMatrix, accounts: AccountFuture, parts_of: Ask
+    ) -> bool:
+        """Move a granted reservation with a flexible start to the first earlier room, if there is any."""
+        question, occurrence = self._question(grant, parts_of, moves=True), grant.spec.occurrence(int(self._now))
+        if isinstance(question, str) or occurrence is None:
+            return False
+        search = RoomSearch(future, accounts, self._state.nodes, question)
+        room = search.earliest(max(occurrence.start, int(self._now)), grant.spec.duration)
+        if room is None or room.start >= grant.start:
+            return False
+        self._store_grant(grant, search, room)
+        return True
+
     def _replace(self, grant: AdvanceGrant, future: FutureMatrix, accounts: AccountFuture, parts_of: Ask) -> bool:
         """Search room elsewhere for the copies on lost nodes."""
         question = self._question(grant, parts_of)
@@ -432,9 +491,7 @@ class AdvancePlan:
         request = reduced(question, copies, {self._state.nodes.row(name) for name in grant.nodes})
         if request is None:
             return False
-        room = RoomSearch(future, accounts, self._state.nodes, request).at(
-            max(grant.start, int(self._now)), grant.end
-        )
+        room = RoomSearch(future, accounts, self._state.nodes, request).at(max(grant.start, self._now), grant.end)
         if room is None:
             return False
         for name in grant.lost:
@@ -452,7 +509,8 @@ class AdvancePlan:
         self._invalidate_all_rows()
         return True
 
-    def _question(self, grant: AdvanceGrant, parts_of: Ask) -> RoomQuestion | str:
+    def _question(self, grant: AdvanceGrant, parts_of: Ask, *, moves: bool = False) -> RoomQuestion | str:
+        """Return the request, or why it has none. One that `moves` can use the room that it has now."""
         spec = grant.spec
         charge_path = self._charge_path(spec)
         if charge_path is not None and charge_path.queue is None and spec.queue != DEFAULT_QUEUE:
@@ -460,11 +518,11 @@ class AdvancePlan:
         shared = tuple(
             other.window
             for other in self.grants.values()
-            if other.window is not None and other is not grant and (other.spec.overlap or spec.overlap)
+            if other.window is not None and (moves if other is grant else other.spec.overlap or spec.overlap)
         )
         standing = tuple(self.windows())
         if spec.nodes is not None:
-            nodes = self._whole_nodes(spec)
+            nodes = whole_nodes(self._state, spec)
             if isinstance(nodes, str):
                 return nodes
             return RoomQuestion((), nodes, charge_path, shared, standing, spec.ignore_running)
@@ -472,74 +530,3 @@ class AdvancePlan:
         if isinstance(parts, str):
             return parts
         return RoomQuestion(parts, None, charge_path, shared, standing, spec.ignore_running)
-
-    def _whole_nodes(self, spec: AdvanceReservation) -> WholeNodes | str:
-        assert spec.nodes is not None
-        table = self._state.nodes
-        rows: BoolArray = np.zeros(table.capacity, dtype=np.bool_)
-        if spec.nodes.names:
-            unknown = [name for name in spec.nodes.names if self._is_gone(name)]
-            if unknown:
-                return f"no such node: {', '.join(unknown[:_MOST_BLOCKERS])}"
-            rows[[table.row(name) for name in spec.nodes.names]] = True
-        elif spec.nodes.selector is not None:
-            rows = table.alive.copy()
-            for requirement in spec.nodes.selector:
-                rows &= table.labels.satisfies(requirement, slice(None))
-        count = spec.nodes.count or int(rows.sum())
-        if count > int(rows.sum()) or not count:
-            return f"{int(rows.sum())} of {max(count, 1)} requested node(s) are named or selected"
-        amounts = table.allocatable.copy()
-        for row in np.flatnonzero(rows).tolist():
-            for record in self._state.pods.on(row):
-                if record.pod.fixture:
-                    usage = record.footprint.usage
-                    amounts[: len(usage), row] -= usage
-        amounts[:, ~rows] = 0
-        return WholeNodes(rows, count, np.maximum(amounts, 0))
-
-    # -- refusing ----------------------------------------------------------------------------------------------
-
-    def _refuse(
-        self,
-        grant: AdvanceGrant,
-        search: RoomSearch,
-        question: RoomQuestion,
-        start: int,
-        others: Sequence[tuple[str, Window]],
-    ) -> GrantRefusal:
-        end = start + grant.spec.duration if grant.spec.flexible_start and grant.spec.duration else grant.end
-        count, full = search.count(start, end)
-        wanted = question.nodes.count if question.nodes is not None else sum(part.count for part in question.parts)
-        noun = "nodes" if question.nodes is not None else "copies"
-        blockers = self._blockers(full, start, end, others)
-        room_later = search.earliest(start, end - start if end < FOREVER else 0)
-        next_start = room_later.start if room_later is not None else 0
-        if count >= wanted:
-            text = f"enough room is free, but queue {grant.spec.queue} would exceed its limits then"
-        else:
-            text = f"there is room for {count} of {wanted} {noun}"
-        if blockers:
-            text += f"; blocked by: {', '.join(blockers)}"
-        next_text = f"it could start at {format_moment(next_start)}" if next_start else "no later start is known"
-        return GrantRefusal(f"{text}; {next_text}", tuple(blockers), next_start)
-
-    def _blockers(self, full: BoolArray, start: int, end: int, others: Sequence[tuple[str, Window]]) -> list[str]:
-        """Return the pods, gangs and windows on the full rows in [start, end), the most frequent first."""
-        counts: dict[str, int] = {}
-        rows = np.flatnonzero(full & self._state.nodes.alive)[:_ROWS_LOOKED_AT].tolist()
-        for row in rows:
-            for record in self._state.pods.on(row):
-                if not record.pod.fixture and latest_end(record, self._now) > start:
-                    gang = record.gang
-                    name = f"gang {gang.title}" if gang is not None else f"pod {record.pod.key}"
-                    counts[name] = counts.get(name, 0) + 1
-        own = [(grant.spec.title, grant.window) for grant in self.grants.values() if grant.window is not None]
-        for name, window in (*others, *own):
-            if window.start < end and window.end > start:
-                rows_in_window = len(set(rows).intersection(window.rows.tolist()))
-                if rows_in_window:
-                    counts[name] = counts.get(name, 0) + rows_in_window
-        ranked = sorted(counts, key=lambda name: (-counts[name], name))
-        hidden = len(ranked) - _MOST_BLOCKERS
-        return [*ranked[:_MOST_BLOCKERS], *([f"{hidden} more"] if hidden > 0 else [])]

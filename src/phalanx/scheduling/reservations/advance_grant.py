@@ -59,11 +59,13 @@ class GrantedNode(msgspec.Struct, frozen=True):
 class AdvanceGrant:
     """Advance reservation with its grant.
 
-    - `start`, `end`: the present or next occurrence.
+    - `start`, `end`: present or next occurrence; `held_until`: end of the reserved room, later than `end` if its
+      pods can stay: no start is promised on room that they can still occupy.
     - `nodes`: granted room by node name; `used`: amounts of it by node that pods use; `users`: names of these pods;
       `last_used`: last time with any.
     - `window`: unused room, None where none is reserved; it is charged to `charged_to`.
-    - `lost`: granted nodes that no longer exist.
+    - `lost`: granted nodes that no longer exist, and unused ones that close for maintenance before its end.
+    - `closed`: granted nodes that close for maintenance before its end, with the cause.
     - `refusal`: reason why there is no room, as of `refreshed_at`; `asked_at`: cluster version at the last request.
     - `ended`: occurrences whose pods are evicted.
     """
@@ -71,8 +73,10 @@ class AdvanceGrant:
     __slots__ = (
         "asked_at",
         "charged_to",
+        "closed",
         "end",
         "ended",
+        "held_until",
         "last_used",
         "lost",
         "nodes",
@@ -89,7 +93,7 @@ class AdvanceGrant:
 
     def __init__(self, spec: AdvanceReservation) -> None:
         self.spec = spec
-        self.start = self.end = 0
+        self.start = self.end = self.held_until = 0
         self.phase = GrantPhase.PENDING
         self.reason = ""
         self.nodes: dict[str, GrantedNode] = {}
@@ -99,6 +103,7 @@ class AdvanceGrant:
         self.charged_to: ChargePath | None = None
         self.refusal: GrantRefusal | None = None
         self.lost: tuple[str, ...] = ()
+        self.closed: dict[str, str] = {}
         self.ended: tuple[EndedUse, ...] = ()
         self.last_used = 0
         self.asked_at: tuple[int, ...] = ()
@@ -172,4 +177,4 @@ class AdvanceGrant:
             add_amounts(charged, unused, 1)
         share = (AmountShare(np.array(rows, dtype=np.intp), np.stack(vectors, axis=1)),) if rows else ()
         charges = ((charge_path, tuple(sorted(charged.items()))),) if charge_path is not None and charged else ()
-        return Window(self.start, self.end, (), charges, share)
+        return Window(self.start, max(self.end, self.held_until), (), charges, share)

@@ -8,13 +8,17 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import ChargePath, add_amounts
+from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.nodes.rows import NodeRows
 from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.state import ClusterState
+from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.scheduling.reservations.account_future import AccountFuture
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
 
+_MOST_NODES_NAMED = 5
 # Free amounts of a row in maintenance are below this.
 _CLOSED = -(2**51)
 
@@ -217,3 +221,30 @@ def reduced(question: RoomQuestion, copies: int, taken: set[int]) -> RoomQuestio
     return RoomQuestion(
         (reduced_part,), None, question.charge_path, question.shared, question.standing, question.ignore_running
     )
+
+
+def whole_nodes(state: ClusterState, spec: AdvanceReservation) -> WholeNodes | str:
+    """Return the request for whole nodes, or why it cannot be resolved."""
+    assert spec.nodes is not None
+    table = state.nodes
+    rows: BoolArray = np.zeros(table.capacity, dtype=np.bool_)
+    if spec.nodes.names:
+        unknown = [name for name in spec.nodes.names if table.row(name) == NO_ROW]
+        if unknown:
+            return f"no such node: {', '.join(unknown[:_MOST_NODES_NAMED])}"
+        rows[[table.row(name) for name in spec.nodes.names]] = True
+    elif spec.nodes.selector is not None:
+        rows = table.alive.copy()
+        for requirement in spec.nodes.selector:
+            rows &= table.labels.satisfies(requirement, slice(None))
+    count = spec.nodes.count or int(rows.sum())
+    if count > int(rows.sum()) or not count:
+        return f"{int(rows.sum())} of {max(count, 1)} requested node(s) are named or selected"
+    amounts = table.allocatable.copy()
+    for row in np.flatnonzero(rows).tolist():
+        for record in state.pods.on(row):
+            if record.pod.fixture:
+                usage = record.footprint.usage
+                amounts[: len(usage), row] -= usage
+    amounts[:, ~rows] = 0
+    return WholeNodes(rows, count, np.maximum(amounts, 0))

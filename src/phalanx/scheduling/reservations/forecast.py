@@ -37,6 +37,7 @@ class ForecastQuestion(msgspec.Struct, frozen=True, eq=False):
     """Request of one unit: its parts for `duration` seconds (0: for ever), not before a moment.
 
     `run_time` is its declared run time (0: none); `deadline` the moment at which it is killed (0: none).
+    `reopened` are the parts with the nodes that are in back-off until the moment `reopens`, () if there are none.
     """
 
     parts: tuple[Part, ...]
@@ -44,6 +45,8 @@ class ForecastQuestion(msgspec.Struct, frozen=True, eq=False):
     run_time: int = 0
     deadline: int = 0
     not_before: int = 0
+    reopened: tuple[Part, ...] = ()
+    reopens: int = 0
 
 
 class StartForecast(msgspec.Struct, frozen=True):
@@ -75,7 +78,7 @@ class StartForecaster:
     """
 
     def __init__(
-        self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: float, windows: Iterable[Window]
+        self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: int, windows: Iterable[Window]
     ) -> None:
         self._state = state
         self._quotas = quotas
@@ -98,16 +101,21 @@ class StartForecaster:
         if line is not self._future.line:
             self._accounts = self._look_at_accounts()
         duration = asked.duration + self._start_delay if asked.duration else 0
-        window = earliest_window(
-            self._future, asked.parts, duration, self._accounts, not_before=asked.not_before
-        ).window
+        parts, window = asked.parts, self._earliest(asked.parts, duration, asked.not_before)
+        if asked.reopened:
+            later = self._earliest(asked.reopened, duration, max(asked.not_before, asked.reopens))
+            if later is not None and (window is None or later.start < window.start):
+                parts, window = asked.reopened, later
         if window is None:
             return self._none(asked)
         self._windows.append(window)
         self._future.take(window)
         self._accounts.take(window)
         late = self._too_late(asked, window.start)
-        return late or self.told(asked.parts, window)
+        return late or self.told(parts, window)
+
+    def _earliest(self, parts: tuple[Part, ...], duration: int, not_before: int) -> Window | None:
+        return earliest_window(self._future, parts, duration, self._accounts, not_before=not_before).window
 
     def told(self, parts: tuple[Part, ...], window: Window) -> StartForecast:
         """Return the forecast of a window with its basis."""

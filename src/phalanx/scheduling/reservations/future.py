@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -10,12 +11,15 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
+from phalanx.scheduling.reservations.copy_counts import CopyCounts
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
 
 # If a larger part of the rows has changed, a full recount is cheaper.
 _REBUILD_PART = 4
+# Growth of copies that no cluster reaches.
+_MORE_THAN_ANY = 2**32
 # Amount taken off a row in maintenance: more than any node has.
 _CLOSED = 2**52
 # Number of (class, end) pairs for which the copies of each row are cached.
@@ -32,7 +36,7 @@ class FutureMatrix:
     def __init__(self, state: ClusterState, start_delay: int = 0) -> None:
         self._state = state
         self._start_delay = start_delay
-        self._now = 0.0
+        self._now = 0
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
@@ -40,49 +44,49 @@ class FutureMatrix:
         self._ends: dict[int, tuple[IntArray, IntArray]] = {}
         # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
         self.endless: IntArray = np.zeros(0, dtype=np.int64)
-        # Moment -> number of pods that end then.
-        self._moments: dict[int, int] = {}
+        # Moment -> row -> number of pods that end then.
+        self._moments: dict[int, dict[int, int]] = {}
         self._width = 0
         self._free: dict[int, IntArray] = {}
-        self._copies: dict[int, tuple[ClassRecord, IntArray]] = {}
-        # Class -> windows added or removed since its copies were counted, and bool[N] of its outdated rows.
-        self._unseen: dict[int, dict[int, Window]] = {}
-        self._outdated: dict[int, BoolArray] = {}
-        # Class -> queried rows, and the sum of copies on them at each moment.
-        self._rooms: dict[int, tuple[BoolArray, IntArray]] = {}
+        # Copies by request: classes that differ in labels or limits only have the same ones.
+        self._counts: dict[bytes, CopyCounts] = {}
+        # Growth with which new counts begin.
+        self._base = 0
+        # Windows added and removed without take() and give_back() since the last draw.
+        self._replaced: list[Window] = []
         self._windows: dict[int, dict[int, Window]] = {}
         self._standing: dict[int, Window] = {}
         self._redraw = False
         self._closed_version = -1
-        # Number of full recounts.
+        # Number of draws after which the growth of copies is not comparable with that of before.
         self.drawn = 0
         # Number of changes, and int64[N]: number of the last change of each row.
         self._changes = 0
         self._changed_at: IntArray = np.zeros(0, dtype=np.int64)
-        # (class, slot) -> change number, and int64[N]: copies that fit from now to that slot.
-        self._least: dict[tuple[int, int], tuple[int, IntArray]] = {}
-        self._growth: dict[int, _Growth] = {}
+        # (request, slot) -> change number, and int64[N]: copies that fit from now to that slot.
+        self._least: dict[tuple[bytes, int], tuple[int, IntArray]] = {}
         #: Returns the latest end of a pod for another reason than its run-time limit; FOREVER for none.
         self.leaves_by: Callable[[PodRecord], int] = _never
 
     # -- following the cluster ------------------------------------------------------------------------------
 
-    def advance(self, now: float, windows: Iterable[Window]) -> None:
+    def advance(self, now: int, windows: Iterable[Window]) -> None:
         """Update the matrix to `now` with all reserved `windows`."""
         self._now = now
         self._set_windows({id(window): window for window in windows})
         changed = self._changed_rows()
         # The expected end of an overdue pod moves on with the time.
-        over = {end for end in self._moments if end <= now}
-        late = [row for row, (ends, _) in self._ends.items() if not over.isdisjoint(ends.tolist())] if over else []
+        late = {row for end, rows in self._moments.items() if end <= now for row in rows}
         self._read(changed, late)
         self._draw(changed, late)
 
     def _set_windows(self, windows: dict[int, Window]) -> None:
         for number in self._standing.keys() - windows.keys():
             self._index_window(self._standing[number], False)
+            self._replaced.append(self._standing[number])
         for number in windows.keys() - self._standing.keys():
             self._index_window(windows[number], True)
+            self._replaced.append(windows[number])
         self._standing = windows
 
     def _index_window(self, window: Window, on: bool) -> None:
@@ -127,25 +131,64 @@ class FutureMatrix:
         extent = self._state.nodes.extent
         maintenance = self._state.nodes.maintenance
         edges = (when for closure in maintenance.closures for when in (closure.start, closure.end))
-        line = timeline(self._now, self._moments, kept, extent, self.line, edges)
-        same = changed is not None and line.shape == self.line.shape and self._extent == extent
-        same &= self._closed_version == maintenance.version
-        if not same or line.edges != self.line.edges:
+        former = self.line
+        line = timeline(self._now, self._moments, kept, extent, former, edges)
+        comparable = changed is not None and self._extent == extent
+        comparable &= self._closed_version == maintenance.version
+        if line.shape != former.shape or not comparable or line.edges != former.edges:
             self.line = line
         self._extent, self._redraw, self._closed_version = extent, False, maintenance.version
-        if same:
-            assert changed is not None
-            self._recount(sorted({*changed, *late}))
-        else:
+        replaced, self._replaced = self._replaced, []
+        if not comparable or (line.shape != former.shape and not _can_carry(former, line, maintenance.active)):
             self._free.clear()
-            self._copies.clear()
-            self._rooms.clear()
-            self._unseen.clear()
-            self._outdated.clear()
+            self._counts.clear()
             self._least.clear()
-            self._growth.clear()
             self._changed_at = np.zeros(extent, dtype=np.int64)
             self.drawn += 1
+            return
+        assert changed is not None
+        rows = {*changed, *late}.union(*(window.rows.tolist() for window in replaced))
+        if line.shape != former.shape:
+            rows |= self._carry(former, line)
+        self._recount(sorted(rows))
+
+    def _carry(self, former: Timeline, line: Timeline) -> set[int]:
+        """Bring all amounts to a new time line; return the rows that are to be recounted.
+
+        Amounts of other rows change at moments that both time lines have."""
+        slots = line.slots_in(former)
+        for column, free in self._free.items():
+            self._free[column] = free[slots]
+        # On a grid, a window can become shorter by a new edge, so that a unit fits without growth of the room.
+        comparable = former.exact and line.exact
+        unused = [key for key, counts in self._counts.items() if not counts.queried]
+        for key in unused:
+            del self._counts[key]
+        # Counts that begin anew have grown by more than anything measured before.
+        self._base += _MORE_THAN_ANY if unused else 0
+        for counts in self._counts.values():
+            counts.carry(slots, comparable)
+        self.drawn += not comparable
+        self._least.clear()
+        moments = np.fromiter(self._moments, dtype=np.int64, count=len(self._moments))
+        moved = moments[former.rounded(moments) != line.rounded(moments)]
+        rows = {row for moment in moved.tolist() for row in self._moments[moment]}
+        edges = {*former.edges}
+        for window in self._standing.values():
+            # A window that has ended is still charged to the first slot.
+            if window.end <= self._now or (window.start > former.edges[0] and window.start not in edges):
+                rows.update(window.rows.tolist())
+            elif window.end < FOREVER and window.end not in edges:
+                # It was charged up to the next edge of the former time line.
+                following = bisect_right(former.edges, window.end)
+                begin = bisect_left(line.edges, window.end)
+                end = len(line)
+                if following < len(former.edges):
+                    end = bisect_left(line.edges, former.edges[following])
+                self._add(window, begin, end, 1)
+                for counts in self._counts.values():
+                    counts.outdated[window.rows] = True
+        return rows
 
     def _changed_rows(self) -> list[int] | None:
         nodes = self._state.nodes
@@ -162,22 +205,22 @@ class FutureMatrix:
     def _read_row(self, row: int) -> None:
         former = self._ends.pop(row, None)
         for end in former[0].tolist() if former is not None else ():
-            count = self._moments[end] - 1
-            if count:
-                self._moments[end] = count
-            else:
-                del self._moments[end]
+            by_row = self._moments[end]
+            by_row[row] -= 1
+            if not by_row[row]:
+                del by_row[row]
+                if not by_row:
+                    del self._moments[end]
         ends, usages, endless = [], [], 0
         for record in self._state.pods.on(row):
-            end = latest_end(record, self._now, self._start_delay)
-            if record.pod_class.spec.reservation is not None:
-                end = min(end, self.leaves_by(record))
+            end = self.end_of(record)
             if end == FOREVER:
                 endless += not record.pod.fixture
             else:
                 ends.append(end)
                 usages.append(record.footprint.usage)
-                self._moments[end] = self._moments.get(end, 0) + 1
+                by_row = self._moments.setdefault(end, {})
+                by_row[row] = by_row.get(row, 0) + 1
         self.endless[row] = endless
         if ends:
             self._ends[row] = (np.array(ends, dtype=np.int64), np.stack(usages))
@@ -188,36 +231,42 @@ class FutureMatrix:
         if not len(chosen):
             return
         self._mark_changed(chosen)
-        for column, free in self._free.items():
-            free[:, chosen] = self._profile(column, chosen)
-        for outdated in self._outdated.values():
-            outdated[chosen] = True
+        for free, profile in zip(self._free.values(), self._profiles([*self._free], chosen), strict=True):
+            free[:, chosen] = profile
+        for counts in self._counts.values():
+            counts.outdated[chosen] = True
 
-    def _profile(self, column: int, rows: RowArray) -> IntArray:
-        """Return int64[T, rows]: the free amounts of one resource on the rows."""
-        free = np.zeros((len(self.line), len(rows)), dtype=np.int64)
+    def _profiles(self, columns: Sequence[int], rows: RowArray) -> list[IntArray]:
+        """Return int64[T, rows] of each resource: its free amounts on the rows."""
+        profiles = [np.zeros((len(self.line), len(rows)), dtype=np.int64) for _ in columns]
         ending = [(at, *self._ends[row]) for at, row in enumerate(rows.tolist()) if row in self._ends]
         if ending:
             ends = np.concatenate([pod_ends for _, pod_ends, _ in ending])
-            amounts = np.concatenate([usages[:, column] for _, _, usages in ending])
+            usages = np.concatenate([pod_usages for _, _, pod_usages in ending])
             where = np.repeat([at for at, _, _ in ending], [len(pod_ends) for _, pod_ends, _ in ending])
             slots = np.searchsorted(self.line.moments, ends, side="left")
-            inside = (slots < len(free)) & (amounts != 0)
-            np.add.at(free, (slots[inside], where[inside]), amounts[inside])
-        np.cumsum(free, axis=0, out=free)
-        free += self._state.nodes.idle[column, rows]
+            inside = slots < len(self.line)
+            usages, places = usages[inside], (slots[inside], where[inside])
+            for column, free in zip(columns, profiles, strict=True):
+                np.add.at(free, places, usages[:, column])
+        closed = self._closed(rows) * _CLOSED if self._state.nodes.maintenance.active else None
+        for column, free in zip(columns, profiles, strict=True):
+            np.cumsum(free, axis=0, out=free)
+            free += self._state.nodes.idle[column, rows]
+            if closed is not None:
+                free -= closed
         if self._standing:
             place = np.full(self._extent, -1, dtype=np.intp)
             place[rows] = np.arange(len(rows), dtype=np.intp)
             for window in self._on(rows):
                 begin, end = self.line.slots(window.start, window.end)
                 for share in window.kept:
-                    at, kept = place[share.rows], share.kept(column)
-                    if kept.any():
-                        free[begin:end, at[at >= 0]] -= kept[at >= 0]
-        if self._state.nodes.maintenance.active:
-            free -= self._closed(rows) * _CLOSED
-        return free
+                    at = place[share.rows]
+                    chosen = at >= 0
+                    for column, free in zip(columns, profiles, strict=True):
+                        if share.reserves(column):
+                            free[begin:end, at[chosen]] -= share.kept(column)[chosen]
+        return profiles
 
     def _closed(self, rows: RowArray) -> BoolArray:
         """Return bool[T, rows]: the slots in which each row is in maintenance."""
@@ -242,11 +291,19 @@ class FutureMatrix:
 
     # -- windows ----------------------------------------------------------------------------------------------
 
+    @property
+    def windows(self) -> list[Window]:
+        """The subtracted windows."""
+        return list(self._standing.values())
+
     def take(self, window: Window) -> None:
         """Subtract a window."""
         self._standing[id(window)] = window
         # An exact time line needs an edge at every end of a window.
-        self._redraw |= self.line.exact and window.end < FOREVER and window.end not in self.line.edges
+        self._redraw |= self.line.exact and any(
+            self.line.edges[0] < when < FOREVER and when not in self.line.edges
+            for when in (window.start, window.end)
+        )
         self._index_window(window, True)
         self._change(window, -1)
 
@@ -259,29 +316,22 @@ class FutureMatrix:
     def _change(self, window: Window, sign: int) -> None:
         begin, end = self.line.slots(window.start, window.end)
         self._mark_changed(window.rows)
+        self._add(window, begin, end, sign)
+        for counts in self._counts.values():
+            # A window that is subtracted and added back between two queries changes nothing.
+            if counts.unseen.pop(id(window), None) is None:
+                counts.unseen[id(window)] = window
+
+    def _add(self, window: Window, begin: int, end: int, sign: int) -> None:
+        """Add the amounts of a window to the slots from `begin` to `end`, or subtract them with `sign` -1."""
         for share in window.kept:
             for column, free in self._free.items():
-                kept = share.kept(column)
-                if kept.any():
-                    free[begin:end, share.rows] += sign * kept
-        for unseen in self._unseen.values():
-            # A window that is subtracted and added back between two queries changes nothing.
-            if unseen.pop(id(window), None) is None:
-                unseen[id(window)] = window
+                if share.reserves(column):
+                    free[begin:end, share.rows] += sign * share.kept(column)
 
     def _mark_changed(self, rows: RowArray) -> None:
         self._changes += 1
         self._changed_at[rows[rows < len(self._changed_at)]] = self._changes
-
-    def _replace(self, pod_class: ClassRecord, copies: IntArray, rows: RowArray, begin: int, end: int) -> None:
-        """Recount the copies on some rows, and update their sum."""
-        fresh = self._count(pod_class, rows, begin, end)
-        self._growth[pod_class.number].note(copies, rows)
-        known = self._rooms.get(pod_class.number)
-        if known is not None:
-            mask, room = known
-            room[begin:end] += ((fresh - copies[begin:end, rows]) * mask[rows]).sum(axis=1)
-        copies[begin:end, rows] = fresh
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -290,47 +340,42 @@ class FutureMatrix:
         free = self._free.get(column)
         if free is None:
             rows = np.arange(self._extent, dtype=np.intp)
-            free = self._free[column] = self._profile(column, rows)
+            (free,) = self._profiles([column], rows)
+            self._free[column] = free
         return free
 
     def copies(self, pod_class: ClassRecord) -> IntArray:
         """Return int64[T, N]: the number of copies that each row fits in each slot, without filters."""
-        entry = self._copies.get(pod_class.number)
-        if entry is None:
-            rows = np.arange(self._extent, dtype=np.intp)
-            entry = self._copies[pod_class.number] = (pod_class, self._count(pod_class, rows))
-            self._unseen[pod_class.number] = {}
-            self._outdated[pod_class.number] = np.zeros(self._extent, dtype=np.bool_)
-            self._growth[pod_class.number] = _Growth(self._extent)
-        self._catch_up(*entry)
-        return entry[1]
+        return self._counts_of(pod_class).copies
 
-    def _catch_up(self, pod_class: ClassRecord, copies: IntArray) -> None:
-        unseen, outdated = self._unseen[pod_class.number], self._outdated[pod_class.number]
-        while unseen:
-            _, window = unseen.popitem()
-            rows = window.rows[~outdated[window.rows]]
+    def _counts_of(self, pod_class: ClassRecord) -> CopyCounts:
+        """Return the counts of a class, with all changes of rows and windows."""
+        key = _request(pod_class)
+        counts = self._counts.get(key)
+        if counts is None:
+            rows = np.arange(self._extent, dtype=np.intp)
+            counts = self._counts[key] = CopyCounts(self._count(pod_class, rows), self._base)
+        counts.queried = True
+        while counts.unseen:
+            _, window = counts.unseen.popitem()
+            rows = window.rows[~counts.outdated[window.rows]]
             if len(rows):
-                self._replace(pod_class, copies, rows, *self.line.slots(window.start, window.end))
-        rows = np.flatnonzero(outdated)
+                begin, end = self.line.slots(window.start, window.end)
+                counts.replace(rows, begin, end, self._count(pod_class, rows, begin, end))
+        rows = np.flatnonzero(counts.outdated)
         if len(rows):
-            outdated[rows] = False
-            self._replace(pod_class, copies, rows, 0, len(self.line))
+            counts.outdated[rows] = False
+            counts.replace(rows, 0, len(self.line), self._count(pod_class, rows))
+        return counts
 
     def grown(self, pod_class: ClassRecord) -> int:
         """Return the sum over rows of the largest growth of copies at any moment, accumulated since the last full
         recount."""
-        copies = self.copies(pod_class)
-        return self._growth[pod_class.number].measure(copies)
+        return self._counts_of(pod_class).measure_growth()
 
     def room(self, pod_class: ClassRecord, rows: BoolArray) -> IntArray:
         """Return int64[T]: the number of copies that the rows bool[N] fit together in each slot."""
-        mask = rows[: self._extent]
-        copies = self.copies(pod_class)
-        known = self._rooms.get(pod_class.number)
-        if known is None or not np.array_equal(known[0], mask):
-            known = self._rooms[pod_class.number] = (mask.copy(), (copies * mask).sum(axis=1))
-        return known[1]
+        return self._counts_of(pod_class).room(rows[: self._extent])
 
     def _count(self, pod_class: ClassRecord, rows: RowArray, begin: int = 0, end: int | None = None) -> IntArray:
         fits: IntArray | None = None
@@ -342,10 +387,11 @@ class FutureMatrix:
         assert fits is not None  # every pod takes a pod slot
         return np.maximum(fits, 0, out=fits)
 
-    def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: float) -> IntArray:
+    def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
-        known = self._least.get((pod_class.number, last))
+        key = (_request(pod_class), last)
+        known = self._least.get(key)
         if known is None:
             if len(self._least) >= _MOST_LEAST:
                 self._least.clear()
@@ -355,7 +401,7 @@ class FutureMatrix:
             changed = np.flatnonzero(self._changed_at > since)
             if len(changed):
                 copies[changed] = self._count_until(pod_class, changed, last)
-        self._least[pod_class.number, last] = (self._changes, copies)
+        self._least[key] = (self._changes, copies)
         return copies[rows]
 
     def _count_until(self, pod_class: ClassRecord, rows: RowArray, last: int) -> IntArray:
@@ -369,19 +415,59 @@ class FutureMatrix:
         return np.maximum(fewest, 0)
 
     def copies_beside(
-        self, pod_class: ClassRecord, rows: RowArray, start: float, end: float, lifted: Iterable[Window]
+        self,
+        pod_class: ClassRecord,
+        rows: RowArray,
+        start: int,
+        end: int,
+        lifted: Iterable[Window],
+        removed: Iterable[PodRecord] = (),
     ) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits over [start, end) without the `lifted`
-        windows."""
+        windows.
+
+        Pods that a search has `removed` tentatively free their amounts from now on, and not again at their end.
+        """
         first, last = self.line.slots(start, end)
         lifted = list(lifted)
+        rows, places = np.unique(rows, return_inverse=True)
+        freed = self._freed_twice(rows, removed)
         fewest: IntArray | None = None
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            free = self.free_beside(column, first, last, lifted)[:, rows]
+            free = self._free_on(rows, column, first, last, lifted)
+            for slot, at, usage in freed:
+                free[max(slot - first, 0) :, at] -= usage[column]
             copies = free.min(axis=0) // amount
             fewest = copies if fewest is None else np.minimum(fewest, copies)
         assert fewest is not None  # every pod takes a pod slot
-        return np.maximum(fewest, 0)
+        fewest = np.maximum(fewest, 0)
+        return fewest[places]
+
+    def _free_on(self, rows: RowArray, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:
+        """Return int64[slots, rows] of one resource from slot `first` to `last` without the `lifted` windows."""
+        free: IntArray = self.free(column)[first:last][:, rows]
+        for window in lifted:
+            begin, end = (min(max(slot, first), last) - first for slot in self.line.slots(window.start, window.end))
+            for share in window.kept:
+                _, places, kept_places = np.intersect1d(rows, share.rows, return_indices=True)
+                free[begin:end, places] += share.kept(column)[kept_places]
+        return free
+
+    def _freed_twice(self, rows: RowArray, removed: Iterable[PodRecord]) -> list[tuple[int, int, IntArray]]:
+        """Return (slot of the end, place in `rows`, usage) of removed pods with a known end."""
+        freed: list[tuple[int, int, IntArray]] = []
+        places = {row: place for place, row in enumerate(rows.tolist())}
+        for record in removed:
+            place = places.get(record.row)
+            if place is not None and (end := self.end_of(record)) < FOREVER:
+                slot = int(np.searchsorted(self.line.moments, end, side="left"))
+                freed.append((slot, place, record.footprint.usage))
+        return freed
+
+    def end_of(self, record: PodRecord) -> int:
+        """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
+        end = latest_end(record, self._now, self._start_delay)
+        return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
     def free_beside(self, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:
         """Return int64[slots, N] of one resource from slot `first` to `last` without the `lifted` windows."""
@@ -426,30 +512,15 @@ class FutureMatrix:
         return over
 
 
-class _Growth:
-    """Growth of the copies of a class, from the former counts of all recounted rows."""
-
-    __slots__ = ("_former", "_noted", "_sum")
-
-    def __init__(self, extent: int) -> None:
-        self._sum = 0
-        self._noted: BoolArray = np.zeros(extent, dtype=np.bool_)
-        self._former: list[tuple[RowArray, IntArray]] = []
-
-    def note(self, copies: IntArray, rows: RowArray) -> None:
-        """Store the counts of rows of `copies` int64[T, N] before they are recounted."""
-        new = rows[~self._noted[rows]]
-        if len(new):
-            self._noted[new] = True
-            self._former.append((new, copies[:, new]))
-
-    def measure(self, copies: IntArray) -> int:
-        for rows, former in self._former:
-            self._noted[rows] = False
-            self._sum += int(np.maximum((copies[:, rows] - former).max(axis=0), 0).sum())
-        self._former.clear()
-        return self._sum
-
-
 def _never(record: PodRecord) -> int:
     return FOREVER
+
+
+def _request(pod_class: ClassRecord) -> bytes:
+    """Return the key of all classes with the same amounts."""
+    return pod_class.columns.tobytes() + pod_class.amounts.tobytes()
+
+
+def _can_carry(former: Timeline, line: Timeline, maintenance: bool) -> bool:
+    """Return whether amounts on the former time line can be brought to the new one."""
+    return former.exact is line.exact and line.edges[0] >= former.edges[0] and not maintenance

@@ -8,18 +8,27 @@ from typing import Final
 from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
 
 KEPT: Final = "Kept"
-#: A late start without a known cause: a fault of Phalanx.
-NO_CAUSE: Final = "NoCause"
+#: Outcome of a broken promise: a late start without a known cause, a fault of Phalanx.
+BROKEN: Final = SlipCause.UNKNOWN.value
 
 
 class PromiseOutcomes:
-    """Counts of outcomes: `KEPT`, the cause of a late or lost start, or `NO_CAUSE`."""
+    """Counts of outcomes: `KEPT`, the cause of a late or lost start, or `BROKEN`; and the lateness by cause in
+    seconds.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.lateness: Counter[str] = Counter()
 
     def started(self, reservation: Reservation, now: int) -> None:
-        self.counts[_cause(reservation) if now > reservation.promised else KEPT] += 1
+        late = now - reservation.promised
+        if late <= 0:
+            self.counts[KEPT] += 1
+            return
+        cause = _cause(reservation)
+        self.counts[cause] += 1
+        self.lateness[cause] += late
 
     def lost(self, cause: SlipCause) -> None:
         """Count a start that was given up before its time."""
@@ -29,7 +38,4 @@ class PromiseOutcomes:
 def _cause(reservation: Reservation) -> str:
     """Return the cause of the last slip of the present promise; slips of an earlier, lost promise do not count."""
     causes = [slip.cause.value for slip in reservation.slips if slip.when >= reservation.made]
-    if causes:
-        return causes[-1]
-    # A reservation with failed turns had its turn in time, and something other than amounts blocked it.
-    return SlipCause.NOT_PLACEABLE.value if reservation.failures else NO_CAUSE
+    return causes[-1] if causes else BROKEN

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
-from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
@@ -16,20 +14,15 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
 from phalanx.scheduling.reservations.impossible import Never, why_never
-from phalanx.scheduling.reservations.promised_starts import PromisedStarts
-from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause, ToldStart
-from phalanx.scheduling.reservations.slip_causes import cause_on
-from phalanx.scheduling.reservations.standing_plan import StandingPlan
-from phalanx.scheduling.reservations.stored import StoredGrant, StoredReservation
+from phalanx.scheduling.reservations.repaired_plan import LostWindow, Moment, RepairedPlan
+from phalanx.scheduling.reservations.reservation import Reservation, SlipCause, ToldStart
+from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
-from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window
 
-#: Number of slips that a reservation stores.
-_REMEMBERED = 8
-#: A reservation is given up after this many failed turns at its time.
-_MOST_FAILURES = 8
+#: Seconds without a reservation after a failed turn at the promised time: at first, and after many failures.
+_FIRST_REST, _LONGEST_REST = 30, 3600
 #: On a grid, pods that fit beside the windows are retried after this many seconds; until then a pod counts as that
 #: much longer.
 _SLACK = 60
@@ -37,34 +30,43 @@ _SLACK = 60
 _RETRY = 30
 
 
-class ReservationPlan(StandingPlan):
+#: Maximum number of repeated searches for units without a possible start in one cycle.
+_MOST_SEARCHES = 8
+
+
+class ReservationPlan(RepairedPlan):
     """Start reservations of waiting units.
 
     A plan that is rebuilt at every event breaks promises without delays in the cluster: a unit of higher rank that
     finds a better hole displaces others. So the plan is carried over. An event replaces the windows that it breaks,
-    the newest reservations first, and each slip has a named cause. Then every window can move forward, in order of
-    rank, but never back.
+    in order of rank, and each slip has a named cause. Then every window can move forward, in order of rank, but
+    never back.
     """
 
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
         self._loaded: list[StoredReservation] = []
+        self._loaded_losses: list[StoredLoss] = []
         # Loaded promises that are restored, in their stored form.
         self.restored: dict[UnitKey, StoredReservation] = {}
-        # Number that grows with every change of the stored state.
-        self.version = 0
-        self._compressed_at = (-1, -1)
-        self._looked_at = 0.0
+        self._looked_at = 0
         self._advance_version = 0
-        self._displacers: dict[UnitKey, str] = {}
-        # Units without a possible start: the capacity version of the search, and the reason why they can never
-        # start (None: a blocking pod has no known end).
-        self._hopeless: dict[UnitKey, tuple[int, Never | None]] = {}
+        # Units without a possible start: the moment of the search, and the reason why they can never start (None: a
+        # blocking pod has no known end). The next cycle searches again for units with an older moment.
+        self._hopeless: dict[UnitKey, tuple[Moment, Never | None]] = {}
+        self._outdated_searches = False
+        self._searched_at = (-1, -1, -1)
         # Unit of each gang that has requested a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
-        self.starts = PromisedStarts()
+        # Units whose turn at the promised time failed: (end of the rest, its length).
+        self._rests: dict[UnitKey, tuple[int, int]] = {}
 
     # -- queries ---------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """Time of the last update."""
+        return self._now
 
     def __len__(self) -> int:
         return len(self._reservations)
@@ -84,7 +86,7 @@ class ReservationPlan(StandingPlan):
         reservation = self._reservations.get(key)
         if reservation is not None:
             words = reservation.words = reservation.words or self._basis_of(reservation)
-            return start_sentence(reservation.told, words, reservation.slips, reservation.spares)
+            return start_sentence(reservation.told, words, reservation.slips, self._now, reservation.spares)
         return self.starts.without_promise(key, self._hopeless.get(key))
 
     def is_promised(self, gang: GangKey) -> bool:
@@ -95,44 +97,44 @@ class ReservationPlan(StandingPlan):
         self._catch_up()
         delay = self.settings.start_delay
         rests = basis(self._state, self._future, reservation.parts, reservation.window, self._now, delay)
-        return ToldStart(int(self._now), *rests, *self.starts.expected(reservation, self._now))
+        return ToldStart(self._now, *rests, *self.starts.expected(reservation, self._now))
 
     def note_forecast(self, key: UnitKey, start: int, queue: str, pods: int) -> bool:
         """Store the planned start of a unit without promise; return whether its published forecast changes."""
         forecasts = self.starts.forecasts
         former = forecasts.told(key)
-        forecasts.note(key, int(self._now), start, queue, pods)
+        forecasts.note(key, self._now, start, queue, pods)
         if not isinstance(key, str):
             self._unit_of.update(dict.fromkeys(key, key))
         return forecasts.told(key) != former
 
     def forecast_started(self, key: UnitKey) -> None:
         """Record the start of a unit, with or without a promise."""
-        self.starts.forecasts.started(key, int(self._now))
+        self.starts.forecasts.started(key, self._now)
         self.version += 1
 
-    def all(self) -> list[Reservation]:
-        """Return the reservations in the order of compression: by priority, then by age."""
-        return sorted(
-            self._reservations.values(), key=lambda reservation: (-reservation.priority, reservation.made)
+    def count(self, queue: str, priority: int) -> int:
+        """Return the number of reservations of a queue with at least this priority."""
+        return sum(
+            reservation.queue == queue and reservation.priority >= priority
+            for reservation in self._reservations.values()
         )
 
-    def count(self, queue: str) -> int:
-        """Return the number of reservations of a queue."""
-        return sum(reservation.queue == queue for reservation in self._reservations.values())
-
     @property
-    def next_due(self) -> float | None:
+    def next_due(self) -> int | None:
         """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
         reservation."""
         starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
+        starts += [until for until, _ in self._rests.values() if until > self._now]
         change = self.advance.next_change
         return min([*starts, change] if change is not None else starts, default=None)
 
     @property
     def outdated(self) -> bool:
-        """Whether the end of a pod has changed since the plan was updated."""
-        return self.advance.outdated or (self.active and not self._future.times_current)
+        """Whether the end of a pod, or a node, has changed since the plan was updated."""
+        if self._hopeless and (self._outdated_searches or self._searched_at != self._moment()[1:]):
+            return True
+        return self.advance.outdated or (self.active and not (self._future.times_current and self._nodes_current))
 
     @property
     def disturbed(self) -> bool:
@@ -147,43 +149,57 @@ class ReservationPlan(StandingPlan):
         if settings.start_delay != self.settings.start_delay:
             self.settings = settings
             self._future = self._new_future()
-            self._compressed_at = (-1, -1)
+            self._holds.clear()
+            self._compressed_at = (-1, -1, -1, -1)
         self.settings = settings
 
     # -- a cycle ------------------------------------------------------------------------------------------------
 
     def begin_cycle(
         self,
-        now: float,
+        now: int,
         quotas: QuotaCheck,
         waits: Callable[[UnitKey], bool],
         out_of_time: Callable[[], bool] = lambda: False,
         ask: Ask = lambda spec: "its request cannot be resolved",
+        obstacle: Callable[[UnitKey], str] = lambda key: "",
+        parts_now: Callable[[Reservation], tuple[Part, ...]] = lambda reservation: reservation.parts,
     ) -> list[UnitKey]:
         """Update the plan to `now`; return the units that need a turn: they are due, or their start has changed.
 
-        `waits` returns whether a unit still waits. `ask` resolves the request of an advance reservation.
+        `waits` returns whether a unit still waits, `obstacle` why it could not start even with room ("" if it
+        could). `ask` resolves the request of an advance reservation; `parts_now` returns the request of a unit with
+        the nodes that it can use now.
         """
-        self._now, self._quotas, self._accounts, self._stale = now, quotas, None, True
+        former, self._now = self._now, now
+        self._quotas, self._accounts, self._stale = quotas, None, True
         self._lifted.clear()
-        self.starts.forget_gone(waits)
+        self._planned_end = FOREVER
+        self.version += self.starts.forget_gone(waits)
+        self._rests = {key: rest for key, rest in self._rests.items() if waits(key)}
+        rested = [key for key, (until, _) in self._rests.items() if former < until <= now]
+        self._follow_nodes(parts_now)
         if not self.active:
-            return []
+            return rested + self._outdated_hopeless(waits)
         released = self.advance.advance(now)
         self._catch_up()
         if released:
             self._open(released)
         for key in [key for key in self._reservations if not waits(key)]:
             self._drop(self._reservations[key])
-        for key in [key for key in self._hopeless if not waits(key)]:
-            del self._hopeless[key]
+        for reservation in list(self._reservations.values()):
+            if why := obstacle(reservation.key):
+                self._end_promise(reservation, SlipCause.CANNOT_START, why)
+        again = rested + self._outdated_hopeless(waits)
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
         }
+        self._hold_again()
         self._repair()
         self._grant(ask)
         if self._compressed_at != self._moment():
             self._compress(out_of_time)
+        self._end_holds()
         # The time decides which pods fit beside the windows.
         if self._future.line.exact or now - self._looked_at >= _SLACK:
             self._looked_at = now
@@ -195,7 +211,21 @@ class ReservationPlan(StandingPlan):
             (reservation.key, self._is_due(reservation), self._refresh_told(reservation))
             for reservation in self.all()
         ]
-        return lost + [key for key, due, changed in turns if due or changed]
+        return lost + again + [key for key, due, changed in turns if due or changed]
+
+    def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
+        """Return units for which a start is searched again, because the end of a pod or a node has changed.
+
+        Where room has grown, `hopeless` lets the first units of each queue search again.
+        """
+        self._searched_at = self._moment()[1:]
+        for key in [key for key in self._hopeless if not waits(key)]:
+            del self._hopeless[key]
+        outdated = [key for key, (searched_at, _) in self._hopeless.items() if searched_at[1:] != self._searched_at]
+        self._outdated_searches = len(outdated) > _MOST_SEARCHES
+        for key in outdated[:_MOST_SEARCHES]:
+            del self._hopeless[key]
+        return outdated[:_MOST_SEARCHES]
 
     def _grant(self, ask: Ask) -> None:
         """Grant pending advance reservations one after the other, each beside the earlier ones."""
@@ -247,89 +277,15 @@ class ReservationPlan(StandingPlan):
         self.version += 1
         return True
 
-    def _repair(self) -> None:
-        """Find new windows for reservations that have lost their room."""
-        future = self._future
-        for reservation in self._reservations.values():
-            for part in reservation.parts:
-                for column in part.pod_class.columns.tolist():
-                    future.free(column)
-        overbooked = future.overbooked()
-        broken: list[tuple[Reservation, SlipCause, str]] = []
-        for reservation in reversed(self.all()):
-            rows = [
-                row
-                for row in reservation.window.rows.tolist()
-                if row >= len(overbooked) or overbooked[row] or not self._state.nodes.alive[row]
-            ]
-            if rows and future.overbooks(reservation.window, rows):
-                broken.append((reservation, *self._cause(reservation, rows)))
-            elif (
-                self._accounts is not None and (account := self._accounts.overdrawn(reservation.window)) is not None
-            ):
-                broken.append((reservation, SlipCause.QUOTA_CHANGED, account.label))
-            else:
-                continue
-            self._take_off(reservation.window)
-            overbooked = future.overbooked()
-        self._displacers.clear()
-        for reservation, cause, by in reversed(broken):
-            window = self._search(reservation.parts, reservation.duration)
-            self._move(reservation, window, cause, by)
-
-    def _cause(self, reservation: Reservation, rows: Sequence[int]) -> tuple[SlipCause, str]:
-        """Return the cause of a lost window, and the pod or unit that took its room."""
-        by = self._displacers.pop(reservation.key, "")
-        if by:
-            return SlipCause.DISPLACED, by
-        return cause_on(self._state, rows, reservation, self._now, self.settings.start_delay)
-
-    def _compress(self, out_of_time: Callable[[], bool]) -> None:
-        """Move windows forward into released room in the order of rank; never back."""
-        for reservation in self.all():
-            if reservation.start <= self._now or not self._may_move(reservation):
-                continue
-            grown = self._grown(reservation)
-            self._take_off(reservation.window)
-            result = self._find(reservation.parts, reservation.duration, reservation.start)
-            if result.window is not None:
-                self._open([reservation.window])
-                reservation.window = result.window
-                self.version += 1
-            reservation.lacks = (self._future.drawn, grown + result.lacking)
-            self._put_on(reservation.window)
-            if out_of_time():
-                return
-        self._compressed_at = self._moment()
-
-    def _grown(self, reservation: Reservation) -> int:
-        return sum(self._future.grown(part.pod_class) for part in reservation.parts)
-
-    def _moment(self) -> tuple[int, int]:
-        """Return a version that changes whenever windows could move forward."""
-        return self._state.capacity_version, self._state.pods.retimed.end
-
-    def _may_move(self, reservation: Reservation) -> bool:
-        """Return whether the window could move forward: room has grown enough since the last search, and each part
-        has room before the start."""
-        self._catch_up()
-        drawn, needed = reservation.lacks
-        if drawn == self._future.drawn and self._grown(reservation) < needed:
-            return False
-        before, _ = self._future.line.slots(reservation.start, reservation.start)
-        open_slots = np.ones(before, dtype=np.bool_)
-        for part in reservation.parts:
-            open_slots &= self._future.room(part.pod_class, part.rows)[:before] >= part.count
-        return bool(open_slots.any())
-
     # -- a restart ----------------------------------------------------------------------------------------------
 
-    def load(self, promises: Sequence[StoredReservation]) -> None:
-        """Load the promises of an earlier process. The next cycle restores those of units that still wait."""
-        self._loaded = list(promises)
+    def load(self, promises: Sequence[StoredReservation], losses: Sequence[StoredLoss] = ()) -> None:
+        """Load the promises of an earlier process and their losses. The next cycle restores those of units that
+        still wait."""
+        self._loaded, self._loaded_losses = list(promises), list(losses)
 
     def restore_loaded(
-        self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: float
+        self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: int
     ) -> None:
         """Restore loaded promises in their old order.
 
@@ -337,6 +293,7 @@ class ReservationPlan(StandingPlan):
         shares if its rows are unchanged.
         """
         loaded, self._loaded = self._loaded, []
+        lost: list[LostWindow] = []
         self._quotas, self._now = quotas, now
         for promise in loaded:
             reservation = ask(promise)
@@ -347,22 +304,32 @@ class ReservationPlan(StandingPlan):
             self._reservations[reservation.key] = reservation
             self.restored[reservation.key] = promise
             if not reservation.window.shares:
-                self._catch_up()
-                self._move(
-                    reservation, self._search(reservation.parts, reservation.duration), SlipCause.LIMIT_CHANGED, ""
-                )
+                lost.append(LostWindow(reservation, self._cause_since(promise), ""))
             elif not self._stale:
                 self._put_on(reservation.window)
+        if lost:
+            self._settle(lost)
         self.version += 1
 
-    def load_grants(self, grants: Sequence[StoredGrant]) -> None:
-        """Load the grants of an earlier process; the next cycle restores them."""
-        self.advance.load(grants)
+    def restore_losses(self, is_present: Callable[[StoredLoss], bool]) -> None:
+        """Restore the loaded losses of units that still wait and are those that had the promise."""
+        losses, self._loaded_losses = self._loaded_losses, []
+        for loss in losses:
+            if is_present(loss):
+                if not isinstance(loss.key, str):
+                    self._unit_of.update(dict.fromkeys(loss.key, loss.key))
+                self.starts.restore_loss(loss.key, loss.slips)
+
+    def _cause_since(self, promise: StoredReservation) -> SlipCause:
+        """Return why the stored nodes of a promise do not serve its unit any more."""
+        names = (name for share in promise.shares for name in share.nodes)
+        lost = any(self._state.nodes.row(name) == NO_ROW for name in names)
+        return SlipCause.NODE_LOST if lost else SlipCause.LIMIT_CHANGED
 
     @property
     def has_loaded(self) -> bool:
         """Whether loaded promises are to be restored."""
-        return bool(self._loaded)
+        return bool(self._loaded or self._loaded_losses)
 
     # -- reserving ------------------------------------------------------------------------------------------------
 
@@ -376,22 +343,24 @@ class ReservationPlan(StandingPlan):
         duration: int,
         quotas: QuotaCheck,
     ) -> Reservation | None:
-        """Reserve the earliest common window for the parts; None if there is none within the horizon."""
+        """Reserve the earliest common window for the parts; None if there is none within the horizon.
+
+        Windows of lower priority are no obstacle: they move behind it.
+        """
         self._quotas = quotas
         self._catch_up()
         duration += self.settings.start_delay if duration else 0
         if not isinstance(key, str):
             self._unit_of.update(dict.fromkeys(key, key))
-        window = self._search(parts, duration, FOREVER)
+        window = self._search_by_rank(parts, duration, priority, name)
         if window is None:
-            self._hopeless[key] = self._state.capacity_version, why_never(self._state, quotas, parts)
+            self._hopeless[key] = self._moment(), why_never(self._state, quotas, parts)
             return None
         self._hopeless.pop(key, None)
-        reservation = Reservation(key, name, queue, priority, parts, duration, window, int(self._now))
+        reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
         self.starts.made(reservation)
         self._reservations[key] = reservation
         self.version += 1
-        self._put_on(window)
         self._look_again([window])
         return reservation
 
@@ -403,15 +372,19 @@ class ReservationPlan(StandingPlan):
             return False
         self._quotas = quotas
         self._catch_up()
-        self._take_off(reservation.window)
+        former = reservation.window
+        self._take_off(former)
         reservation.parts, reservation.duration = parts, duration
-        self._move(reservation, self._search(parts, duration), SlipCause.DEMAND_CHANGED, "")
+        self._move(LostWindow(reservation, SlipCause.DEMAND_CHANGED, ""), self._search(parts, duration))
+        self._open([former])
         return True
 
     def hopeless(self, key: UnitKey) -> bool:
-        """Return whether no start was found for the unit, and capacity has not grown since."""
+        """Return whether no start was found for the unit, and nothing has changed since; or it rests."""
+        if self._rests.get(key, (0, 0))[0] > self._now:
+            return True
         entry = self._hopeless.get(key)
-        if entry is not None and entry[0] != self._state.capacity_version:
+        if entry is not None and entry[0] != self._moment():
             del self._hopeless[key]
             return False
         return entry is not None
@@ -421,56 +394,36 @@ class ReservationPlan(StandingPlan):
         self._catch_up()
         return self._search(parts, duration)
 
-    def _search(self, parts: Sequence[Part], duration: int, before: float = FOREVER) -> Window | None:
-        return self._find(parts, duration, before).window
-
-    def _find(self, parts: Sequence[Part], duration: int, before: float) -> FoundWindow:
-        assert self._accounts is not None
-        return earliest_window(self._future, parts, duration, self._accounts, before)
-
     def started(self, key: UnitKey) -> None:
         """Release the reservation of a unit that has been placed."""
         reservation = self._reservations.get(key)
         if reservation is not None:
-            self.starts.started(reservation, int(self._now))
+            self._rests.pop(key, None)
+            self._push_behind(reservation)
+            self.starts.started(reservation, self._now)
             self._drop(reservation)
+
+    def _push_behind(self, reservation: Reservation) -> None:
+        """Name the unit that starts late as the cause for the starts that were planned at its end."""
+        if self._now <= reservation.start or not reservation.duration:
+            return
+        cause = SlipCause.STARTED_LATE, reservation.name
+        for each in self._reservations.values():
+            if reservation.window.end <= each.start < self._now + reservation.duration:
+                self._displacers.setdefault(each.key, cause)
 
     def failed(self, key: UnitKey, reason: str) -> None:
-        """Record a failed turn of a unit at its time: enough amounts are reserved, but the unit was not placed."""
+        """End the promise of a unit whose turn failed at its time: its reserved amounts do not help it.
+
+        After a rest it can get another start.
+        """
         reservation = self._reservations.get(key)
-        if reservation is None or reservation.start > self._now:
+        if reservation is None or reservation.start > self._now or key in self._displacers:
             return
-        reservation.failures += 1
-        if reservation.failures >= _MOST_FAILURES:
-            self._note(reservation, 0, SlipCause.NOT_PLACEABLE, reason)
-            self._drop(reservation)
-            self.starts.lose(reservation)
-
-    def _drop(self, reservation: Reservation) -> None:
-        del self._reservations[reservation.key]
-        self.version += 1
-        self._displacers.pop(reservation.key, None)
-        if self._lifted.pop(reservation.key, None) is None and not self._stale:
-            self._take_off(reservation.window)
-        self._open([reservation.window])
-
-    def _move(self, reservation: Reservation, window: Window | None, cause: SlipCause, by: str) -> None:
-        self._open([reservation.window])
-        if window is None:
-            self._note(reservation, 0, cause, by)
-            del self._reservations[reservation.key]
-            self.starts.lose(reservation)
-            return
-        if window.start > reservation.start:
-            self._note(reservation, window.start, cause, by)
-        reservation.window = window
-        reservation.lacks = NOT_SEARCHED
-        self._put_on(window)
-
-    def _note(self, reservation: Reservation, start: int, cause: SlipCause, by: str) -> None:
-        self.version += 1
-        slip = Slip(int(self._now), reservation.start, start, cause, by)
-        reservation.slips = (*reservation.slips, slip)[-_REMEMBERED:]
+        _, former = self._rests.get(key, (0, 0))
+        rest = min(2 * former, _LONGEST_REST) or _FIRST_REST
+        self._rests[key] = (self._now + rest, rest)
+        self._end_promise(reservation, SlipCause.NOT_PLACEABLE, reason)
 
     # -- a turn ----------------------------------------------------------------------------------------------------
 
@@ -486,15 +439,14 @@ class ReservationPlan(StandingPlan):
             return
         self._catch_up()
         for each in chosen:
-            self._lifted[each.key] = each
-            self._take_off(each.window)
+            self._lift(each)
         self._look_again(each.window for each in chosen)
         try:
             yield
         finally:
             for each in chosen:
                 del self._lifted[each.key]
-                self._put_on(each.window)
+                self._close(each)
             self._look_again(each.window for each in chosen)
 
     def lift(self, key: UnitKey, priority: int) -> bool:
@@ -502,6 +454,8 @@ class ReservationPlan(StandingPlan):
 
         Return whether any window was closed.
         """
+        own = self._reservations.get(key)
+        self._planned_end = own.window.end if own is not None and own.start <= self._now else FOREVER
         chosen = [
             reservation
             for reservation in self._reservations.values()
@@ -511,21 +465,20 @@ class ReservationPlan(StandingPlan):
             return False
         self._catch_up()
         for reservation in chosen:
-            self._lifted[reservation.key] = reservation
-            self._take_off(reservation.window)
+            self._lift(reservation)
         self._look_again(reservation.window for reservation in chosen)
         return True
 
     def restore(self, placed: UnitKey | None = None, name: str = "", rows: Iterable[int] = ()) -> None:
         """End a turn: reserve the lifted windows again. The `placed` unit has used `rows`."""
-        lifted, self._lifted = self._lifted, {}
+        lifted, self._lifted, self._planned_end = self._lifted, {}, FOREVER
         used_rows = set(rows)
         for key, reservation in lifted.items():
             if key == placed:
                 continue
-            self._put_on(reservation.window)
+            self._close(reservation)
             if used_rows.intersection(reservation.window.rows.tolist()):
-                self._displacers[key] = name
+                self._displacers[key] = SlipCause.DISPLACED, name
         self._look_again(reservation.window for reservation in lifted.values())
         if placed is not None:
             if placed in lifted:
@@ -533,6 +486,9 @@ class ReservationPlan(StandingPlan):
             self.started(placed)
 
 
-def _request_of(parts: Sequence[Part]) -> list[tuple[int, int, ChargePath | None, bool]]:
+def _request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
     """Return the request of parts, without the state of nodes."""
-    return [(part.pod_class.number, part.count, part.charge_path, part.domains is not None) for part in parts]
+    return [
+        (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)
+        for part in parts
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import ObservedStart, StartCalibration
 from phalanx.scheduling.reservations.impossible import Never
 from phalanx.scheduling.reservations.outcomes import PromiseOutcomes
-from phalanx.scheduling.reservations.reservation import Reservation
+from phalanx.scheduling.reservations.reservation import Reservation, Slip
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts
 from phalanx.scheduling.reservations.telling import expected_start, forecast_sentence, postponement
 
@@ -23,16 +23,15 @@ class PromisedStarts:
         self.calibration = StartCalibration()
         self.outcomes = PromiseOutcomes()
         self.forecasts = SampledForecasts()
-        # Lost promises of units without a new one, and the units with an unpublished loss.
-        self._lost: dict[UnitKey, Reservation] = {}
+        # Slips of the lost promises of units without a new one, and the units with an unpublished loss.
+        self._lost: dict[UnitKey, tuple[Slip, ...]] = {}
         self._untold: list[UnitKey] = []
 
     def made(self, reservation: Reservation) -> None:
         """Register a new promise. It inherits the slips of a lost promise of the unit."""
         wait = reservation.promised - reservation.made
         reservation.predicted = self.calibration.quantiles(wait, reservation.pods)
-        if (lost := self._lost.pop(reservation.key, None)) is not None:
-            reservation.slips = lost.slips
+        reservation.slips = self._lost.pop(reservation.key, reservation.slips)
 
     def started(self, reservation: Reservation, now: int) -> None:
         self.outcomes.started(reservation, now)
@@ -44,30 +43,40 @@ class PromisedStarts:
     def lose(self, reservation: Reservation) -> None:
         """Count a promise as lost. The loss is published in the unit's next turn, which requests a new start."""
         self.outcomes.lost(reservation.slips[-1].cause)
-        self._lost[reservation.key] = reservation
+        self._lost[reservation.key] = reservation.slips
         self._untold.append(reservation.key)
 
-    def lost(self, key: UnitKey) -> Reservation | None:
-        """Return the lost promise of a unit without a new one."""
-        return self._lost.get(key)
+    def lost(self, key: UnitKey) -> Slip | None:
+        """Return the loss of the promise of a unit without a new one."""
+        return self._lost[key][-1] if key in self._lost else None
+
+    def losses(self) -> Mapping[UnitKey, tuple[Slip, ...]]:
+        """Return the slips of the lost promises of units without a new one."""
+        return self._lost
+
+    def restore_loss(self, key: UnitKey, slips: Sequence[Slip]) -> None:
+        """Restore a loss that an earlier process has published."""
+        if slips:
+            self._lost.setdefault(key, tuple(slips))
 
     def pop_untold(self) -> list[UnitKey]:
         """Return and clear the units with an unpublished loss."""
         untold, self._untold = self._untold, []
         return untold
 
-    def forget_gone(self, waits: Callable[[UnitKey], bool]) -> None:
-        for key in [key for key in self._lost if not waits(key)]:
+    def forget_gone(self, waits: Callable[[UnitKey], bool]) -> bool:
+        """Forget the losses of units that wait no longer. Return whether there were any."""
+        gone = [key for key in self._lost if not waits(key)]
+        for key in gone:
             del self._lost[key]
+        return bool(gone)
 
-    def expected(self, reservation: Reservation, now: float) -> tuple[int, int]:
+    def expected(self, reservation: Reservation, now: int) -> tuple[int, int]:
         """Return the times by which 50 and 80 of 100 comparable units have started; zeros if unknown."""
         made, promised, latest = reservation.made, reservation.promised, reservation.told
-        return expected_start(
-            self.calibration, reservation.queue, reservation.pods, made, promised, int(now), latest
-        )
+        return expected_start(self.calibration, reservation.queue, reservation.pods, made, promised, now, latest)
 
-    def has_news(self, reservation: Reservation, now: float) -> bool:
+    def has_news(self, reservation: Reservation, now: int) -> bool:
         """Return whether the start, or the expected start, has changed enough to publish it again."""
         earlier = reservation.told - reservation.start
         if earlier < 0 or earlier >= max(_WORTH_TELLING, (reservation.told - now) / 10):
@@ -79,12 +88,12 @@ class PromisedStarts:
         expected = self.expected(reservation, now)[0]
         return not expected or expected >= now + worth
 
-    def without_promise(self, key: UnitKey, hopeless: tuple[int, Never | None] | None) -> str:
+    def without_promise(self, key: UnitKey, hopeless: tuple[tuple[int, ...], Never | None] | None) -> str:
         """Return the text about the start of a unit without a promise, "" for none.
 
-        `hopeless` is the capacity version at which no start was found, and the reason why there can never be one.
+        `hopeless` is the moment at which no start was found, and the reason why there can never be one.
         """
-        sentences = [postponement(self._lost[key].slips[-1])] if key in self._lost else []
+        sentences = [postponement(self._lost[key][-1])] if key in self._lost else []
         expected, until = self.forecasts.told(key)
         if hopeless is not None:
             never = hopeless[1]

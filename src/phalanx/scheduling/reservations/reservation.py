@@ -15,6 +15,8 @@ class SlipCause(enum.StrEnum):
     """Cause of a postponement of a promised start."""
 
     NODE_LOST = "NodeLost"
+    NODE_CLOSED = "NodeClosed"
+    NODE_SHRUNK = "NodeShrunk"
     OVERRUN = "Overrun"
     STARTED_LATE = "StartedLate"
     DISPLACED = "Displaced"
@@ -22,6 +24,7 @@ class SlipCause(enum.StrEnum):
     DEMAND_CHANGED = "DemandChanged"
     QUOTA_CHANGED = "QuotaChanged"
     MAINTENANCE = "Maintenance"
+    CANNOT_START = "CannotStart"
     NOT_PLACEABLE = "NotPlaceable"
     UNKNOWN = "Unknown"
 
@@ -74,7 +77,6 @@ class Reservation:
     __slots__ = (
         "attempted_at",
         "duration",
-        "failures",
         "key",
         "lacks",
         "made",
@@ -114,9 +116,8 @@ class Reservation:
         self.told = window.start
         self.made = made
         self.slips: tuple[Slip, ...] = ()
-        self.failures = 0
-        self.retry_at = 0.0
-        self.attempted_at = (-1, -1)
+        self.retry_at = 0
+        self.attempted_at = (-1, -1, -1, -1)
         self.lacks = NOT_SEARCHED
         self.words: ToldStart | None = None
         self.spares = False

@@ -37,12 +37,16 @@ class StandingPlan:
         self._state = state
         self._reservations: dict[UnitKey, Reservation] = {}
         self._lifted: dict[UnitKey, Reservation] = {}
+        # Free room of late starts from now on, beside their windows.
+        self._holds: dict[UnitKey, Window] = {}
         self.advance = AdvancePlan(state)
         self._future = self._new_future()
         self._accounts: AccountFuture | None = None
         self._quotas: QuotaCheck | None = None
         self._rows: BoolArray = np.zeros(0, dtype=np.bool_)
-        self._now = 0.0
+        self._now = 0
+        # End of the window of the unit that has its turn, if its time has come; FOREVER otherwise.
+        self._planned_end = FOREVER
         self._stale = True
 
     @property
@@ -93,10 +97,8 @@ class StandingPlan:
             self._catch_up()
             until = min(self._end(pod_class.spec.run_limit), max(grant.leaves_at, self._now + 1))
             lifted = self.advance.shared(grant)
-            room = self._future.copies_beside(pod_class, chosen[matching], self._now, until, lifted)
-            if emptied := self._state.transactions.emptied_rows():
-                away = np.isin(chosen[matching], list(emptied))
-                room = np.where(away & self._overlaps(chosen[matching], until, lifted), 0, room)
+            removed = self._state.transactions.removed()
+            room = self._future.copies_beside(pod_class, chosen[matching], self._now, until, lifted, removed)
             allowed[matching] = np.minimum(room, copies[matching])
         return allowed
 
@@ -112,27 +114,23 @@ class StandingPlan:
         allowed = copies.copy()
         copies_in_time = self._future.copies_until(pod_class, chosen[reserved], until)
         places = np.flatnonzero(reserved)
-        if emptied := self._state.transactions.emptied_rows():
-            # The future of a row is unknown while a search has tentatively removed pods from it.
-            away = np.isin(chosen[reserved], list(emptied))
-            copies_in_time = np.where(away & self._overlaps(chosen[reserved], until), 0, copies_in_time)
+        if removed := self._state.transactions.removed():
+            emptied = np.flatnonzero(np.isin(chosen[reserved], [record.row for record in removed]))
+            rows = chosen[reserved][emptied]
+            copies_in_time = copies_in_time.copy()
+            copies_in_time[emptied] = self._future.copies_beside(pod_class, rows, self._now, until, (), removed)
         allowed[places] = np.minimum(allowed[places], copies_in_time)
         return allowed
 
-    def _end(self, run_limit: int) -> float:
-        """Return the time by which a pod that starts now has left; FOREVER if unknown."""
-        slack = 0 if self._future.line.exact else _SLACK
-        return self._now + self.settings.start_delay + run_limit + slack if run_limit else FOREVER
+    def _end(self, run_limit: int) -> int:
+        """Return the time by which a pod that starts now has left; FOREVER if unknown.
 
-    def _overlaps(self, rows: RowArray, until: float, lifted: Iterable[Window] = ()) -> BoolArray:
-        mine = {id(window) for window in lifted}
-        standing = [
-            reservation.window for reservation in self._reservations.values() if reservation.key not in self._lifted
-        ]
-        standing += [window for window in self.advance.windows() if id(window) not in mine]
-        busy = {row for window in standing if window.start < until for row in window.rows.tolist()}
-        overlapping: BoolArray = np.array([row in busy for row in rows.tolist()], dtype=np.bool_)
-        return overlapping
+        A unit whose time has come counts until the end of its window: one that starts late postpones the windows
+        behind it.
+        """
+        slack = 0 if self._future.line.exact else _SLACK
+        end = self._now + self.settings.start_delay + run_limit + slack if run_limit else FOREVER
+        return max(min(end, self._planned_end), self._now + 1)
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""
@@ -150,7 +148,7 @@ class StandingPlan:
     @contextmanager
     def accounts_until(
         self, run_limit: int, use: ReservationUse | None = None
-    ) -> Iterator[tuple[AccountFuture, float] | None]:
+    ) -> Iterator[tuple[AccountFuture, int] | None]:
         """Yield (future usage of accounts, end of a pod that starts now); None if nothing is reserved.
 
         Advance reservations that the pod can `use` are not charged in this context.
@@ -179,6 +177,19 @@ class StandingPlan:
         self._future.give_back(window)
         if self._accounts is not None:
             self._accounts.give_back(window)
+
+    def _lift(self, reservation: Reservation) -> None:
+        """Open the reserved room of a unit for a turn."""
+        self._lifted[reservation.key] = reservation
+        self._take_off(reservation.window)
+        if (hold := self._holds.get(reservation.key)) is not None:
+            self._take_off(hold)
+
+    def _close(self, reservation: Reservation) -> None:
+        """Reserve the room of a unit again after a turn."""
+        self._put_on(reservation.window)
+        if (hold := self._holds.get(reservation.key)) is not None:
+            self._put_on(hold)
 
     def _open(self, windows: Iterable[Window]) -> None:
         """Release windows: retry units that now fit there."""
@@ -212,14 +223,20 @@ class StandingPlan:
             self._future.update()
             if line is self._future.line and self._accounts is not None:
                 return
-        windows = [
-            reservation.window for reservation in self._reservations.values() if reservation.key not in self._lifted
-        ]
-        windows += self.advance.windows()
         if self._stale:
             self._stale = False
-            self._future.advance(self._now, windows)
+            windows = [
+                reservation.window
+                for reservation in self._reservations.values()
+                if reservation.key not in self._lifted
+            ]
+            self._future.advance(self._now, [*windows, *self._holds.values(), *self.advance.windows()])
         assert self._quotas is not None
         self._accounts = AccountFuture(
-            self._state, self._future.line, self._quotas, windows, self._now, self.settings.start_delay
+            self._state,
+            self._future.line,
+            self._quotas,
+            self._future.windows,
+            self._now,
+            self.settings.start_delay,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +17,8 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import ObservedStart
 from phalanx.scheduling.reservations.reservation import Reservation, Slip, ToldStart
 from phalanx.scheduling.reservations.window import Part, Share
+
+P = TypeVar("P")
 
 VERSION = 1
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -56,6 +59,18 @@ class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.pod or tuple(GangKey(namespace, name) for namespace, name, _ in self.gangs)
 
 
+class StoredLoss(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Stored loss of the promise of a unit without a new one; `gangs` and `pod` as in StoredReservation."""
+
+    slips: list[Slip]
+    gangs: list[tuple[str, str, str]] = []
+    pod: str = ""
+
+    @property
+    def key(self) -> UnitKey:
+        return self.pod or tuple(GangKey(namespace, name) for namespace, name, _ in self.gangs)
+
+
 class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Reserved room on one node."""
 
@@ -84,6 +99,7 @@ class StoredGrant(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     nodes: dict[str, StoredNode] = {}
     ended: list[StoredEnd] = []
+    held_until: int = 0
 
 
 class StoredStarts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,31 +167,42 @@ def shares_of(kept: StoredReservation, parts: Sequence[Part], nodes: NodeTable) 
     return tuple(shares)
 
 
-def encode(promises: Iterable[StoredReservation], grants: Iterable[StoredGrant] = ()) -> str:
-    granted = list(grants)
-    more = {"grants": granted} if granted else {}
+def encode(
+    promises: Iterable[StoredReservation],
+    grants: Iterable[StoredGrant] = (),
+    losses: Iterable[StoredLoss] = (),
+) -> str:
+    parts = {"grants": list(grants), "losses": list(losses)}
+    more = {name: part for name, part in parts.items() if part}
     return _ENCODER.encode({"version": VERSION, "reservations": list(promises), **more}).decode()
 
 
 def decode_grants(text: str) -> tuple[list[StoredGrant], list[str]]:
     """Return the readable grants of a text, and a sentence for each fault. A text that is no JSON has no grants."""
+    return _decode_part(text, "grants", StoredGrant)
+
+
+def decode_losses(text: str) -> tuple[list[StoredLoss], list[str]]:
+    """Return the readable losses of a text, and a sentence for each fault. A text that is no JSON has no losses."""
+    return _decode_part(text, "losses", StoredLoss)
+
+
+def _decode_part(text: str, name: str, kind: type[P]) -> tuple[list[P], list[str]]:
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:
         return [], []
-    entries = (
-        document.get("grants", []) if isinstance(document, dict) and document.get("version") == VERSION else []
-    )
+    entries = document.get(name, []) if isinstance(document, dict) and document.get("version") == VERSION else []
     if not isinstance(entries, list):
-        return [], ["grants is no list and all are forgotten"]
-    grants: list[StoredGrant] = []
+        return [], [f"{name} is no list and all are forgotten"]
+    readable: list[P] = []
     faults: list[str] = []
     for place, entry in enumerate(entries):
         try:
-            grants.append(msgspec.convert(entry, StoredGrant))
+            readable.append(msgspec.convert(entry, kind))
         except msgspec.ValidationError as error:
-            faults.append(f"grants[{place}] is forgotten: {error}")
-    return grants, faults
+            faults.append(f"{name}[{place}] is forgotten: {error}")
+    return readable, faults
 
 
 def decode(text: str) -> tuple[list[StoredReservation], list[str]]:

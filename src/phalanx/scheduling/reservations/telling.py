@@ -47,7 +47,7 @@ def basis(
     future: FutureMatrix,
     parts: Sequence[Part],
     window: Window,
-    now: float,
+    now: int,
     start_delay: int,
 ) -> tuple[int, int]:
     """Return (number of gangs and single pods on whose run-time limits the window rests, number of pods without a
@@ -69,10 +69,13 @@ def _owner_of(record: PodRecord) -> object:
     return record.gang.key if record.gang is not None else record.pod.uid
 
 
-def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], spares: bool = False) -> str:
+def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], now: int, spares: bool = False) -> str:
     """Return the condition text of a unit with a promised start."""
-    sentence = f"it starts no later than {format_moment(start)}, {basis_of(words.gangs, words.endless)}"
-    if words.expected:
+    if start < now:
+        sentence = f"its promised start at {format_moment(start)} has passed"
+    else:
+        sentence = f"it starts no later than {format_moment(start)}, {basis_of(words.gangs, words.endless)}"
+    if words.expected > now:
         sentence += f"; {_expected(words.expected, words.until)}"
     if spares:
         sentence += "; so soon that no pod is evicted for it"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from phalanx.cluster.resource_space import IntArray
+
+RowArray = npt.NDArray[np.intp]
 
 FOREVER: Final = 2**62
 """End of a pod or window without a known end."""
@@ -49,11 +51,23 @@ class Timeline:
         """Edges after the first; equal for time lines that differ in their first moment only."""
         return self.edges[1:]
 
-    def slots(self, start: float, end: float) -> tuple[int, int]:
+    def slots(self, start: int, end: int) -> tuple[int, int]:
         """Return the slots [first, last) that a use over [start, end) touches; at least one."""
         first = max(0, bisect_right(self.edges, start) - 1)
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
         return first, max(last, first + 1)
+
+    def slots_in(self, former: Timeline) -> RowArray:
+        """Return int[T]: the slot of a former time line that each slot begins in."""
+        slots: RowArray = np.searchsorted(former.moments, self.moments, side="right") - 1
+        return np.maximum(slots, 0, out=slots)
+
+    def rounded(self, ends: IntArray) -> IntArray:
+        """Return the edges from which releases at `ends` count: 0 for the first edge, FOREVER beyond the last."""
+        places = np.searchsorted(self.moments, ends, side="left")
+        edges: IntArray = np.append(self.moments, FOREVER)[places]
+        edges[places == 0] = 0
+        return edges
 
     def covering(self, end: int) -> int:
         """Return the end of a window as it is reserved: on a grid, the next edge."""
@@ -64,7 +78,7 @@ class Timeline:
 
 
 def timeline(
-    now: float,
+    now: int,
     ends: Collection[int],
     kept: Iterable[int] = (),
     nodes: int = 1,
@@ -77,7 +91,7 @@ def timeline(
     second. A `former` grid that is still valid is returned unchanged. `closures` are edges of maintenance, which a
     grid covers with whole slots.
     """
-    first = math.floor(now)
+    first = now
     last = first + HORIZON
     fixed = {when for when in kept if first < when < FOREVER}
     closing = {when for when in closures if first < when < FOREVER}

@@ -39,6 +39,11 @@ class Share(msgspec.Struct, frozen=True, eq=False):
         columns: list[int] = self.pod_class.columns.tolist()
         return columns
 
+    def reserves(self, column: int) -> bool:
+        """Return whether any amount of the resource is reserved."""
+        usage = self.pod_class.footprint.usage
+        return column < len(usage) and bool(usage[column])
+
     def kept(self, column: int) -> IntArray:
         """Return int64[rows]: the reserved amounts of one resource."""
         usage = self.pod_class.footprint.usage
@@ -55,6 +60,9 @@ class AmountShare(msgspec.Struct, frozen=True, eq=False):
     def columns(self) -> list[int]:
         columns: list[int] = np.flatnonzero(self.amounts.any(axis=1)).tolist()
         return columns
+
+    def reserves(self, column: int) -> bool:
+        return column < len(self.amounts) and bool(self.amounts[column].any())
 
     def kept(self, column: int) -> IntArray:
         reserved: IntArray = (

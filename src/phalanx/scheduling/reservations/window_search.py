@@ -35,8 +35,8 @@ def earliest_window(
     parts: Sequence[Part],
     duration: int,
     accounts: AccountRoom,
-    before: float = FOREVER,
-    not_before: float = 0,
+    before: int = FOREVER,
+    not_before: int = 0,
 ) -> FoundWindow:
     """Return the window of the first moment before `before` at which all parts fit for `duration` seconds (0: for
     ever).
@@ -47,7 +47,7 @@ def earliest_window(
     ordered = sorted(parts, key=lambda part: (_scarcity(future, part), part.pod_class.number))
     begins, lacking = _candidates(future, ordered, duration, before, not_before)
     for begin in begins:
-        start = max(future.line.edges[begin], int(not_before))
+        start = max(future.line.edges[begin], not_before)
         end = future.line.covering(start + duration) if duration else FOREVER
         first, last = future.line.slots(start, end)
         if not accounts.allows(ordered, first, last):
@@ -66,7 +66,7 @@ def _scarcity(future: FutureMatrix, part: Part) -> float:
 
 
 def _candidates(
-    future: FutureMatrix, parts: Sequence[Part], duration: int, before: float, not_before: float
+    future: FutureMatrix, parts: Sequence[Part], duration: int, before: int, not_before: int
 ) -> tuple[list[int], int]:
     """Return the slots at which each part by itself has room for its duration, and the number of missing copies.
 

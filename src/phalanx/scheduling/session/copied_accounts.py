@@ -1,4 +1,4 @@
-"""Copy of the accounts at one moment, for computations in another thread while planning continues."""
+"""Copy of the queues and quotas at one moment, for computations in another thread while planning continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class CopiedAccounts:
-    """The session's `AccountView` on copied accounts. It does not change until the copies are refreshed."""
+    """The session's `AccountView` on copied queues and quotas. It does not change until the copies are
+    refreshed."""
 
     def __init__(self, session: Session, copies: AccountCopies) -> None:
         self.now = session.now
@@ -43,7 +44,7 @@ class CopiedAccounts:
 
 
 class CopiedUsage:
-    """Past usage of copied accounts; empty where it does not change any share."""
+    """Past usage of copied queues and quotas; empty where it does not change any share."""
 
     def __init__(self, session: Session, copies: AccountCopies | None) -> None:
         self._averages: dict[AccountKey, Mapping[str, float]] = {}

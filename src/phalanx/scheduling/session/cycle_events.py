@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Events(msgspec.Struct, frozen=True):
-    """Events since the last call in a fixed order: by node and uid, and by the order of the units."""
+    """Events since the last call in a fixed order: by node and uid, and by the order of the gangs and pods in the
+    queue."""
 
     ready: list[GangRecord]
     allocated: list[Allocation]
@@ -27,7 +28,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 class CycleEvents:
-    """Comparison of changed rows and affected gangs with the last call."""
+    """Comparison of the nodes' pods and of affected gangs with those at the last call."""
 
     def __init__(self) -> None:
         self._cursor = -1
@@ -87,12 +88,12 @@ class CycleEvents:
 
 
 def _allocated(record: PodRecord) -> bool:
-    """Return whether a pod on a row is allocated there, not only nominated."""
+    """Return whether a pod is allocated to its node row, not only nominated."""
     return record.state is not MemberState.PENDING and not record.pod.placeholder
 
 
 def _waits_complete(session: Session, gang: GangRecord | None) -> bool:
-    """Return whether a complete gang waits only for room and quota."""
+    """Return whether a complete gang waits only for free resources and quota."""
     if gang is None or gang.spec is None or gang.spec.problem is not None or not gang.pending:
         return False
     need = session.requirement(gang)

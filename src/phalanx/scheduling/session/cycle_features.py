@@ -62,13 +62,13 @@ class CycleFeatures:
         times = (feature.next_due() for feature in self._at["next_due"])
         return min((when for when in times if when is not None), default=None)
 
-    def observe(self, now: float) -> None:
+    def observe(self, now: int) -> None:
         for feature in self._at["observe"]:
             feature.observe(now)
 
     # within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         for feature in self._at["advance"]:
             feature.advance(now)
 
@@ -117,6 +117,9 @@ class CycleFeatures:
         refused = [unit for unit in units if unit.key in session.unschedulable]
         for feature in self._at["refused"] if refused else ():
             feature.refused(session, refused)
+
+    def lend(self, session: Session, guarded: Guarded) -> None:
+        self._call_guarded("lend", session, guarded)
 
     def evict_ended(self, session: Session, guarded: Guarded) -> None:
         self._call_guarded("evict_ended", session, guarded)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.cluster.state import ClusterState
-from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.eviction_log import EvictionLog
@@ -15,9 +14,9 @@ from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 class CycleHistory:
     """`history` is the past usage of accounts, `timers` are the last rounds of periodic plugins. `evictions` are
-    the recent evictions per account, `no_solutions` the searches for victims without a result, `failed_searches`
-    those for a placement. `searches` is the observer of searches, `node_backoff` the nodes in back-off after
-    rejections. Only `history` survives a restart: the others cover minutes.
+    the recent evictions per account, `no_solutions` the searches for victims without a result,
+    `failed_searches` those for a placement. `searches` is the observer of searches. The process stores `history`
+    and `evictions`; the others are computed again.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -27,7 +26,6 @@ class CycleHistory:
         self.no_solutions = NoSolutionCache()
         self.failed_searches = FailedSearches()
         self.searches: SearchObserver = Unobserved()
-        self.node_backoff = NodeBackoff()
         self._victim_classes: VictimClassArrays | None = None
 
     def victim_classes(self, state: ClusterState) -> VictimClassArrays:

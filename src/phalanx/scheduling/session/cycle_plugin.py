@@ -36,8 +36,14 @@ class Turn:
         self.placed: QueuedUnit | None = None
         self._guards: ExitStack | None = None
 
+    @property
+    def guarded(self) -> bool:
+        """Whether a feature takes part in the turn."""
+        return self._guards is not None
+
     def guard(self, guard: Guard) -> None:
-        """Enter a guard; the end of the turn exits it."""
+        """Enter a feature's context manager (guard) around the placement of these units; the end of the turn exits
+        it."""
         if self._guards is None:
             self._guards = ExitStack()
         self._guards.enter_context(guard)
@@ -91,7 +97,7 @@ class CyclePlugin:
         """Return the time from which a cycle is needed even without events; None if never."""
         raise NotImplementedError
 
-    def observe(self, now: float) -> None:
+    def observe(self, now: int) -> None:
         """Record the usage of accounts from `now` on: before and after each cycle, and when pods were added or
         removed.
         """
@@ -99,7 +105,7 @@ class CyclePlugin:
 
     # within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         """Advance the time before the session of a cycle begins: end expired reservations, open freed room."""
         raise NotImplementedError
 
@@ -149,6 +155,10 @@ class CyclePlugin:
 
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
         """Handle units that could not be placed in their turn and are unschedulable now."""
+        raise NotImplementedError
+
+    def lend(self, session: Session) -> None:
+        """Place waiting units in room that no unit within its limits can use, after the actions."""
         raise NotImplementedError
 
     def evict_ended(self, session: Session) -> None:

@@ -38,7 +38,7 @@ class Decisions:
     repeat.
     """
 
-    def __init__(self, state: ClusterState, plan: Plan, now: float, log: EvictionLog) -> None:
+    def __init__(self, state: ClusterState, plan: Plan, now: int, log: EvictionLog) -> None:
         self._state = state
         self._log = log
         self._now = now
@@ -204,12 +204,15 @@ class Decisions:
         self._state.pods.nominate(record, row, nomination)
         self._record_nomination(record)
 
-    def withdraw_nominations(self, records: Iterable[PodRecord], successor: str = "") -> None:
+    def withdraw_nominations(self, records: Iterable[PodRecord], successor: str = "", held: bool = False) -> None:
         """Withdraw the nominations of the pods. `successor` is the cause of the decision that uses their room
-        instead.
+        instead. Without it, the room of placeholders stays with the pods, unless `held` is set.
         """
         for record in records:
-            if self._state.pods.cancel_nomination(record):
+            is_held = record.nomination is not None and record.nomination.held
+            if is_held and not (held or successor):
+                continue
+            if self._state.pods.cancel_nomination(record) and not is_held:
                 self._record_nomination(record, successor)
 
     def _record_nomination(self, record: PodRecord, successor: str = "") -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import PodRecord
@@ -13,13 +15,24 @@ from phalanx.model.text.duration import format_duration
 _DAY = 24 * 3600.0
 
 
+class NotedEvictions(msgspec.Struct, frozen=True, order=True):
+    """Evicted pods of an account at a moment, which count until another one; seconds since the epoch."""
+
+    account: AccountKey
+    when: float
+    pods: int
+    until: float
+
+
 class EvictionLog:
     """Numbers of evicted pods per account and time, across cycles.
 
-    Times are in seconds since the epoch, windows in seconds. An eviction counts for one whole window.
+    Times are in seconds since the epoch, windows in seconds. An eviction counts for one whole window. `version`
+    counts the entries.
     """
 
     def __init__(self) -> None:
+        self.version = 0
         self._noted: dict[AccountKey, deque[tuple[float, int]]] = {}
         # Entries older than the longest requested window are removed.
         self._windows: dict[AccountKey, float] = {}
@@ -41,11 +54,30 @@ class EvictionLog:
         while noted and noted[0][0] <= horizon:
             noted.popleft()
         noted.append((now, pods))
+        self.version += 1
 
     def count(self, account: AccountKey, now: float, window: float) -> int:
         """Return the number of evictions within the window that ends now."""
         self._windows[account] = max(window, self._windows.get(account, 0))
         return sum(pods for when, pods in self._noted.get(account, ()) if when > now - window)
+
+    def export(self) -> list[NotedEvictions]:
+        """Return all entries, for another process."""
+        sums: dict[tuple[AccountKey, float], int] = {}
+        for account, noted in self._noted.items():
+            for when, pods in noted:
+                sums[account, when] = sums.get((account, when), 0) + pods
+        return [
+            NotedEvictions(account, when, pods, when + self._windows.get(account, _DAY))
+            for (account, when), pods in sorted(sums.items())
+        ]
+
+    def restore(self, entries: Iterable[NotedEvictions]) -> None:
+        """Add the entries that another process has exported, before any own one."""
+        for entry in sorted(entries, key=lambda entry: entry.when):
+            window = max(entry.until - entry.when, self._windows.get(entry.account, 0))
+            self._windows[entry.account] = window
+            self.note(entry.account, entry.when, entry.pods)
 
     def free_at(self, account: AccountKey, now: float, rate: EvictionRate, pods: int = 1) -> float:
         """Return the earliest time, `now` or later, at which `pods` more evictions are allowed."""

@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class SearchOutcome(enum.StrEnum):
-    """Outcome of a search: victims are evicted; room becomes free without evictions; no victims help."""
+    """Outcome of a search for victims: victims are evicted; resources become free without evictions; no victims
+    help."""
 
     EVICTS = "evicts"
     WAITS = "waits"
@@ -15,17 +16,18 @@ class SearchOutcome(enum.StrEnum):
 
 
 class SearchObserver(Protocol):
-    """Observer of the begin and the end of searches. A search that raises ends when the next one begins."""
+    """Observer of the begin and the end of searches for victims. A search that raises ends when the next one
+    begins."""
 
     def begin(self) -> None: ...
     def end(self, outcome: SearchOutcome) -> None: ...
     def discard(self) -> None:
-        """Discard the result of the last search: its victims would lose more work than the preemptor gains."""
+        """Discard the result of the last search for victims: they would lose more work than the preemptor gains."""
         ...
 
 
 class Unobserved:
-    """Observer that ignores all calls."""
+    """Observer of searches for victims that ignores all calls."""
 
     def begin(self) -> None:
         pass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.classes import ClassRecord
@@ -48,6 +50,7 @@ class FitErrors:
         self._quota_check = quota_check
         # demand -> (fit error, `affinity_version` at that time)
         self._by_demand: dict[WaitReason, tuple[FitError, int]] = {}
+        self._apart = False
         self._shortages: dict[ClassRecord, tuple[Shortage, int]] = {}
 
     def known(self, demand: WaitReason) -> FitError | None:
@@ -59,13 +62,22 @@ class FitErrors:
         if fit_error is not None:
             current = affinity_version == self.state.affinity_version
             return fit_error if current or not demand.helped_by_placements else None
-        return self._queue.known_fit_error(demand)
+        return self._queue.known_fit_error(demand) if not self._apart else None
 
     def record(self, demand: WaitReason, facts: Refusal, version: int | None = None) -> FitError:
         """Record the fit error of a demand; `facts` are as of `version`, by default the present one."""
         fit_error = FitError(facts, self.state.version if version is None else version)
         self._by_demand[demand] = (fit_error, self.state.affinity_version)
         return fit_error
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Ignore the fit errors of the cycle, and forget the new ones at the end: other limits hold meanwhile."""
+        former, self._by_demand, self._apart = self._by_demand, {}, True
+        try:
+            yield
+        finally:
+            self._by_demand, self._apart = former, False
 
     def shortage(self, pod_class: ClassRecord, afresh: bool = False) -> tuple[Shortage, int]:
         """Return why no further copy of the class fits, and the version of the cluster for which this holds.

@@ -13,7 +13,7 @@ _MOST = 10_000
 
 
 class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
-    """Inputs of a search besides the cluster. Units with equal inputs get the same result."""
+    """Inputs of a search for victims besides the cluster. Gangs and pods with equal inputs get the same result."""
 
     demand: Demand
     priority: int
@@ -38,7 +38,7 @@ class NoSolutionFound(Protocol):
 
 
 class NoSolutionCache:
-    """Searches without a result; the scheduler preserves them across cycles."""
+    """Searches for victims without a result; the scheduler preserves them across cycles."""
 
     def __init__(self) -> None:
         self._freed_since = -1

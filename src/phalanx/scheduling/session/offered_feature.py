@@ -52,7 +52,7 @@ class OfferedFeature(CyclePlugin):
         self._overridden = frozenset(overridden_points(type(feature)))
         # `advance` provides the time, `next_due` ends the pause.
         self.points = self._overridden | {"advance", "next_due"}
-        self._now: float | None = None
+        self._now: int | None = None
         self._paused = False
         self._paused_since: float | None = None
         self._unconfigured: Policy | None = None
@@ -96,12 +96,12 @@ class OfferedFeature(CyclePlugin):
         due = self._call("next_due", lambda: _time(self.feature.next_due()), None)
         return max(due, self._now + _SHORTEST_NAP) if due is not None and self._now is not None else due
 
-    def observe(self, now: float) -> None:
+    def observe(self, now: int) -> None:
         self._call("observe", partial(self.feature.observe, now), None)
 
     # within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         self._now = now
         if self._paused:
             self._paused_since = now if self._paused_since is None else min(self._paused_since, now)
@@ -146,6 +146,9 @@ class OfferedFeature(CyclePlugin):
 
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
         self._call("refused", partial(self.feature.refused, session, list(units)), None, session)
+
+    def lend(self, session: Session) -> None:
+        self._call("lend", partial(self.feature.lend, session), None, session)
 
     def evict_ended(self, session: Session) -> None:
         self._call("evict_ended", partial(self.feature.evict_ended, session), None, session)

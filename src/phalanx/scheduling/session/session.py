@@ -92,7 +92,7 @@ class Session:
         placer: Placer,
         work: SchedulingQueue,
         plan: Plan,
-        now: float,
+        now: int,
         should_stop: Callable[[], bool],
         memory: Memo,
         past: CycleHistory | None = None,
@@ -322,6 +322,14 @@ class Session:
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
         return not any(uid in self.state.pods.unreleased for uid in victims)
+
+    def nominated_nodes_suffice(self, unit: WaitingUnit) -> bool:
+        """Return whether the unit's nominated pods fit on their nodes beside the victims that still terminate."""
+        pods = [unit.pod] if unit.pod is not None else []
+        pods += [pod for gang in unit.gangs for pod in (*gang.pending.values(), *gang.starting_placeholders)]
+        nominated = [pod for pod in pods if pod.nomination is not None and pod.row >= 0]
+        idle = self.state.nodes.idle
+        return bool(nominated) and all((idle[pod.pod_class.columns, pod.row] >= 0).all() for pod in nominated)
 
     def is_ready(self, pod_class: ClassRecord) -> bool:
         """Return whether all volumes, claims and reservations that pods of a class refer to exist."""

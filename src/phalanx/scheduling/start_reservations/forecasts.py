@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from phalanx.cluster.node_table import NO_ROW
 from phalanx.model.pod import ACTIVE
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.ordering.queue_order import QueueOrder
@@ -81,7 +82,8 @@ def forecast_starts(
         else:
             demand = session.queue.demand_of(unit.key)
             behind = demand is not None and demand.behind_another
-            forecast = forecaster.next(_asked(unit, parts, last_start.get(queue, 0) if behind else 0))
+            asked = _asked(unit, parts, last_start.get(queue, 0) if behind else 0)
+            forecast = forecaster.next(_with_reopened_nodes(session, asked))
             if refused and forecast.no_start is None and forecast.start <= session.now:
                 forecast = NOT_AN_AMOUNT
         last_start[queue] = max(last_start.get(queue, 0), forecast.start)
@@ -181,6 +183,23 @@ def _held(session: Session, unit: QueuedUnit) -> StartForecast:
         verdict = unit.gangs[0].last_verdict[0]
     code_text = f" ({verdict.code})" if verdict is not None else ""
     return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{code_text}")
+
+
+def _with_reopened_nodes(session: Session, asked: ForecastQuestion) -> ForecastQuestion:
+    """Add the nodes that are in back-off now to the parts, with the moment from which all are open."""
+    nodes = session.state.nodes
+    reopened, reopens = list[Part](), 0
+    for part in asked.parts:
+        ends = nodes.backoff.reopening(part.pod_class.spec, part.pod_class.namespace)
+        rows = [row for name in ends if (row := nodes.row(name)) != NO_ROW]
+        if rows:
+            usable = part.rows.copy()
+            usable[rows] = session.placer.lasting_rows(part.pod_class)[rows]
+            reopens = max(reopens, *ends.values())
+            reopened.append(msgspec.structs.replace(part, rows=usable))
+        else:
+            reopened.append(part)
+    return msgspec.structs.replace(asked, reopened=tuple(reopened), reopens=reopens) if reopens else asked
 
 
 def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> ForecastQuestion:

@@ -13,7 +13,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.reservations.stored import StoredGrant, StoredReservation, StoredStarts
+from phalanx.scheduling.reservations.stored import StoredGrant, StoredLoss, StoredReservation, StoredStarts
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
 from phalanx.scheduling.session.session import Session
@@ -23,10 +23,12 @@ from phalanx.scheduling.start_reservations.rehearsed_note import rehearsed_note
 from phalanx.scheduling.start_reservations.turns import (
     beside_the_plan,
     due_units,
+    losses,
     next_in_line,
     promises,
     reserve_start,
     reserved_turn,
+    search_beside_the_plan,
 )
 from phalanx.scheduling.start_reservations.votes import reject_backfills
 
@@ -50,6 +52,7 @@ class StartReservations(CyclePlugin):
         self._settings: ReservationSettings | None = None
         self._promises: list[StoredReservation] = []
         self._grants: list[StoredGrant] = []
+        self._losses: list[StoredLoss] = []
         self._stored_version = 0
         self._version_at_begin = 0
         self._forecast_at = 0.0
@@ -65,7 +68,7 @@ class StartReservations(CyclePlugin):
     def configure(self, policy: Policy) -> None:
         self._settings = policy.reservations
         if self._settings is None and not self._advance_wanted:
-            self.plan, self._promises = None, []
+            self.plan, self._promises, self._losses = None, [], []
             return
         settings = self._settings or ReservationSettings(reserves_starts=False)
         if self.plan is None:
@@ -101,7 +104,7 @@ class StartReservations(CyclePlugin):
 
     # Within a cycle
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: int) -> None:
         self._again = False
         self._follow_advance()
 
@@ -131,8 +134,8 @@ class StartReservations(CyclePlugin):
         return beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
-        """Open the unit's own window: its reserved room is no reason to search room elsewhere."""
-        return self.plan.opened_to([unit.key]) if self.plan is not None else None
+        plan = self.plan
+        return search_beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
 
     def permitted_backfills(self, session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
         """Return the units that no plugin rejects before a reserved start."""
@@ -179,7 +182,7 @@ class StartReservations(CyclePlugin):
     def published(self, session: Session) -> None:
         if self.plan is not None and self.plan.version != self._stored_version:
             self._promises, self._stored_version = promises(session, self.plan), self.plan.version
-            self._grants = self.plan.advance.stored()
+            self._grants, self._losses = self.plan.advance.stored(), losses(session, self.plan)
             self.published_at = session.now
 
     # State that outlives the process
@@ -189,8 +192,9 @@ class StartReservations(CyclePlugin):
         promised: Sequence[StoredReservation],
         starts: StoredStarts | None = None,
         grants: Sequence[StoredGrant] = (),
+        lost: Sequence[StoredLoss] = (),
     ) -> None:
-        """Load the promises, grants and observed starts of an earlier process."""
+        """Load the promises, their losses, grants and observed starts of an earlier process."""
         self._grants = list(grants)
         self._follow_advance()
         plan = self.plan
@@ -201,9 +205,9 @@ class StartReservations(CyclePlugin):
         if starts is not None:
             plan.starts.calibration.load(starts.promised)
             plan.starts.forecasts.calibration.load(starts.forecast)
-        if promised:
-            plan.load(promised)
-            self._promises = list(promised)
+        if promised or lost:
+            plan.load(promised, lost)
+            self._promises, self._losses = list(promised), list(lost)
             self._again = True
 
     def rehearse(self, promised: Sequence[StoredReservation]) -> None:
@@ -211,9 +215,9 @@ class StartReservations(CyclePlugin):
         self._rehearses = True
         self.load(promised)
 
-    def promised(self) -> tuple[int, list[StoredReservation], list[StoredGrant]]:
-        """Return (version of the plan, promised starts, granted advance reservations)."""
-        return (self.plan.version if self.plan is not None else 0), self._promises, self._grants
+    def promised(self) -> tuple[int, list[StoredReservation], list[StoredGrant], list[StoredLoss]]:
+        """Return (version of the plan, promised starts, granted advance reservations, losses of promises)."""
+        return (self.plan.version if self.plan is not None else 0), self._promises, self._grants, self._losses
 
     def advance_grants(self) -> Mapping[str, AdvanceGrant]:
         """Return the advance reservations by name."""

@@ -45,7 +45,7 @@ def _move(plan: ReservationPlan, promise: StoredReservation) -> PromiseMove | No
     reservation = plan.get(promise.key)
     if reservation is None:
         lost = plan.starts.lost(promise.key)
-        return PromiseMove(promise, 0, lost.slips[-1].cause.value) if lost is not None else None
+        return PromiseMove(promise, 0, lost.cause.value) if lost is not None else None
     if reservation.told == promise.told:
         return None
     later = reservation.told > promise.told and reservation.slips

@@ -18,7 +18,7 @@ def rehearsed_note(plan: ReservationPlan, of: GangKey | str) -> str:
     key = plan.unit_of(of)
     promise = plan.restored.get(key) if key is not None else None
     if promise is not None:
-        return start_sentence(promise.told, promise.words or ToldStart(promise.made), promise.slips)
+        return start_sentence(promise.told, promise.words or ToldStart(promise.made), promise.slips, plan.now)
     reservation = plan.get(key) if key is not None else None
     if reservation is None:
         return plan.promise(of)

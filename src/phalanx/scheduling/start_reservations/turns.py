@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import ChargePath
@@ -16,16 +17,17 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.placement.topology_domains import area_of
-from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
-from phalanx.scheduling.reservations.stored import StoredReservation, shares_of, stored
+from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation, shares_of, stored
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.obstacles import start_obstacle
 from phalanx.scheduling.start_reservations.votes import start_vote
 
 #: Largest number of start reservations under any policy.
@@ -73,16 +75,39 @@ def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUni
 
 
 @contextmanager
-def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
-    """Apply reserved quota, as on nodes, while the cycle rechecks whether the unit would fit.
+def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
+    """Open the windows of a unit, and of units that it outranks, while victims for the unit are searched.
 
-    Otherwise the recheck would pass where the turn refuses, again and again.
+    Reserved quota applies: its turn after the evictions is under the same limits.
     """
+    priority = min(session.turn_priority(member) for member in unit.members)
+    keys = [each.key for each in plan.all() if each.key == unit.key or each.priority < priority]
+    quota_check = session.quota_check
+    former, quota_check.reserved_quota = (
+        quota_check.reserved_quota,
+        _ReservedQuota(plan, run_limit(unit), _use_of(unit)),
+    )
+    try:
+        with plan.opened_to(keys):
+            yield
+    finally:
+        quota_check.reserved_quota = former
+
+
+@contextmanager
+def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
+    """Open the windows and apply the reserved quota of the unit's turn, while a cycle checks whether it would fit.
+
+    Otherwise the check would pass where the turn refuses, again and again, or refuse where the turn would pass.
+    """
+    opened = plan.lift(unit.key, min(session.turn_priority(member) for member in unit.members))
     session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
     try:
         yield
     finally:
         session.quota_check.reserved_quota = None
+        if opened:
+            plan.restore()
 
 
 def _use_of(unit: QueuedUnit) -> ReservationUse | None:
@@ -95,8 +120,44 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
         plan.restore_loaded(
             lambda kept: _restored_reservation(session, plan, kept), session.quota_check, session.now
         )
-    ask = partial(wanted_by, session)
-    return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
+        plan.restore_losses(lambda loss: _is_present(session, loss))
+    return plan.begin_cycle(
+        session.now,
+        session.quota_check,
+        session.queue.waits,
+        session.out_of_time,
+        partial(wanted_by, session),
+        partial(_obstacle, session),
+        partial(_parts_now, session),
+    )
+
+
+def _parts_now(session: Session, reservation: Reservation) -> tuple[Part, ...]:
+    """Return the request of a reservation with the nodes and topology domains of now; itself if unchanged."""
+    if any(part.domains is not None for part in reservation.parts):
+        unit = session.queue.unit(reservation.key)
+        fresh = parts_of(session, unit) if unit is not None else ()
+        same = len(fresh) == len(reservation.parts) and all(map(_same, fresh, reservation.parts))
+        requests = [(part.pod_class, part.count, part.charge_path) for part in fresh]
+        former = [(part.pod_class, part.count, part.charge_path) for part in reservation.parts]
+        return reservation.parts if same or requests != former else fresh
+    rows = [session.placer.eligible_rows(part.pod_class) for part in reservation.parts]
+    if all(np.array_equal(part.rows, now) for part, now in zip(reservation.parts, rows, strict=True)):
+        return reservation.parts
+    return tuple(
+        msgspec.structs.replace(part, rows=now.copy()) for part, now in zip(reservation.parts, rows, strict=True)
+    )
+
+
+def _same(one: Part, other: Part) -> bool:
+    if one.domains is None or other.domains is None:
+        return one.domains is other.domains and np.array_equal(one.rows, other.rows)
+    return np.array_equal(one.rows, other.rows) and np.array_equal(one.domains, other.domains)
+
+
+def _obstacle(session: Session, key: UnitKey) -> str:
+    unit = session.queue.unit(key)
+    return start_obstacle(session, unit) if unit is not None else ""
 
 
 def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, ...] | str:
@@ -125,19 +186,37 @@ def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]
     return records_to_store
 
 
+def losses(session: Session, plan: ReservationPlan) -> list[StoredLoss]:
+    """Return the losses of promises to store, by unit."""
+    stored_losses = []
+    for key, slips in plan.starts.losses().items():
+        keys = () if isinstance(key, str) else key
+        specs = [session.state.gangs[gang].spec if gang in session.state.gangs else None for gang in keys]
+        gangs = [
+            (gang.namespace, gang.name, spec.uid if spec is not None else "")
+            for gang, spec in zip(keys, specs, strict=True)
+        ]
+        stored_losses.append(StoredLoss(list(slips), gangs, key if isinstance(key, str) else ""))
+    return sorted(stored_losses, key=lambda loss: (loss.pod, loss.gangs))
+
+
+def _is_present(session: Session, promised: StoredReservation | StoredLoss) -> bool:
+    """Return whether the unit of a stored promise still waits, and its gangs are declared by the same objects."""
+    if session.queue.unit(promised.key) is None:
+        return False
+    records = [(session.state.gangs.get(GangKey(namespace, name)), uid) for namespace, name, uid in promised.gangs]
+    return all(record is not None and record.spec is not None and record.spec.uid == uid for record, uid in records)
+
+
 def _restored_reservation(
     session: Session, plan: ReservationPlan, promise: StoredReservation
 ) -> Reservation | None:
     """Return the reservation of a loaded promise; None if its unit no longer waits."""
     unit = session.queue.unit(promise.key)
-    if unit is None:
+    if unit is None or not _is_present(session, promise):
         return None
-    for namespace, name, uid in promise.gangs:
-        record = session.state.gangs.get(GangKey(namespace, name))
-        if record is None or record.spec is None or record.spec.uid != uid:
-            return None
     parts = parts_of(session, unit)
-    if not parts:
+    if not parts or start_obstacle(session, unit):
         return None
     shares = shares_of(promise, parts, session.state.nodes) or ()
     window = Window(promise.start, promise.end, shares, charges_of(parts))
@@ -178,8 +257,9 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     if not demand.for_room or plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
-    queue = queue_of(session, unit)
-    if len(plan) >= MOST_RESERVATIONS or (plan.settings.depth and plan.count(queue) >= plan.settings.depth):
+    queue, priority = queue_of(session, unit), min(session.turn_priority(member) for member in unit.members)
+    depth = plan.settings.depth
+    if len(plan) >= MOST_RESERVATIONS or (depth and plan.count(queue, priority) >= depth):
         return
     wait = _created(unit) + plan.settings.min_age - session.now
     if plan.settings.min_age and wait > 0 and not _permitted(session, unit):
@@ -187,7 +267,6 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     parts = parts_of(session, unit)
     if parts:
-        priority = min(session.turn_priority(member) for member in unit.members)
         unit.reserved = (
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
             is not None
@@ -203,10 +282,8 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     needs = [session.requirement(gang) for gang in unit.required]
     if any(need.repair or need.satisfied for need in needs):
         return False
-    # The end of an admission wait is unknown.
-    if any(awaits_admission(gang) for gang in unit.gangs):
-        return False
-    if any(session.blocked(member) is not None for member in unit.members):
+    # The end of such a wait is unknown.
+    if start_obstacle(session, unit):
         return False
     if session.plugin_runtime.plugins("reserve_start") and (vote := start_vote(session, unit)) is not Vote.ABSTAIN:
         return vote is Vote.PERMIT

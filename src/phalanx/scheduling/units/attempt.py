@@ -1,4 +1,4 @@
-"""Attempts to place a unit in its turn, and the bindings of the placed gangs."""
+"""Attempts to place a waiting gang or pod in its turn, and the bindings of the placed gangs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Attempt(Protocol):
 
     @property
     def unit(self) -> QueuedUnit:
-        """The unit that has its turn."""
+        """The gang group or pod that has its turn."""
 
     @property
     def demand(self) -> WaitReason:
-        """The demand of the unit, if it has one."""
+        """The wait reason of the gang or pod, with its demand, if it has one."""
 
     @property
     def nominated(self) -> list[PodRecord]:
-        """The pods of the unit that have a nomination."""
+        """The pods of the gang group that have a nomination."""
 
     @property
     def asks(self) -> bool:
-        """True if the unit needs a placement."""
+        """True if the gang group or pod needs a placement."""
 
     def least(self) -> Sequence[GangPlacement]:
         """Return the gangs with the charges that decide whether the unit borrows."""
@@ -47,7 +47,7 @@ class Attempt(Protocol):
         """
 
     def wanted(self) -> Demand | None:
-        """Return the demand for which the unit can wait for victims; None if it cannot."""
+        """Return the demand for which the gang group or pod can wait for victims; None if it cannot."""
 
     def accept(self) -> None:
         """Record the bindings and verdicts of the placed pods, or only the verdicts if nothing was to be placed."""

@@ -1,4 +1,5 @@
-"""Composite unit: the required gangs of its tree are placed together, the other gangs best effort."""
+"""Composite unit: the required gangs of a CompositePodGroup's tree are placed together, the other gangs best
+effort."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from phalanx.scheduling.units.unit import GangsUnit
 
 
 class CompositeUnit(GangsUnit):
-    """The gangs of one composite."""
+    """The gangs of one CompositePodGroup."""
 
     __slots__ = ()
 
@@ -69,7 +70,7 @@ class CompositeUnit(GangsUnit):
 
 
 class CompositeTurn:
-    """An attempt to place the required gangs of a composite and the other gangs best effort."""
+    """An attempt to place the required gangs of a CompositePodGroup together and the other gangs best effort."""
 
     def __init__(self, session: Session, unit: QueuedUnit, attempt: CompositeAttempt) -> None:
         self.unit = unit
@@ -80,7 +81,7 @@ class CompositeTurn:
         self._lacks: Mapping[GangRecord, Refusal] = attempt.lacks
 
     def is_held_up(self) -> bool:
-        """Return whether obstacles of its gangs prevent the composite from reaching its minimum."""
+        """Return whether obstacles of its gangs prevent the CompositePodGroup from reaching its minimum."""
         return hold_up(self._attempt.tree, self._attempt.placements, self._attempt.lacks)
 
     @property
@@ -138,7 +139,7 @@ class CompositeTurn:
         self._explain(self._session.fit_errors.record(self.demand, facts), unschedulable=unschedulable)
 
     def _explain(self, fit_error: FitError, *, unschedulable: bool) -> None:
-        """Set the verdicts; requeue gangs without room or quota as unschedulable."""
+        """Set the verdicts of the gangs; requeue gangs without free resources or quota as unschedulable."""
         session = self._session
         session.decisions.explain(self.unit, fit_error.facts)
         if unschedulable or self.demand.has_blocked_gang:
@@ -189,7 +190,8 @@ class CompositeAttempt:
         self.demand = CompositeDemand(unit.key, tuple(parts))
 
     def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
-        """Return the required gangs that are not placed yet as one gang group; None if the minimum is reached."""
+        """Return the required gangs that are not placed yet as one gang group; None if the CompositePodGroup's
+        minimum is reached."""
         gangs = tuple(core(self.tree, self.placements))
         return QueuedUnit(unit.key, None, gangs) if gangs else None
 
@@ -197,20 +199,20 @@ class CompositeAttempt:
 def composite_fit_error(
     unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, Refusal], holds: bool
 ) -> CompositeRefusal:
-    """Return the refusals of the gangs of a tree, by their positions in the unit."""
+    """Return the refusals of the gangs of a CompositePodGroup's tree, by their positions in the unit."""
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
     return CompositeRefusal(of, holds)
 
 
 def composite_attempt_of(session: Session, unit: QueuedUnit) -> CompositeAttempt | None:
-    """Return the composite's attempt; None if its declaration is faulty."""
+    """Return the CompositePodGroup's attempt; None if its declaration is faulty."""
     assert unit.composite is not None
     fault = session.state.gangs.composites.fault(unit.composite)
     return CompositeAttempt(session, unit, unit.composite) if fault is None else None
 
 
 def _obstacle(session: Session, gang: GangRecord) -> Refusal | None:
-    """Return the obstacle that prevents a gang from taking part, independent of free room."""
+    """Return the obstacle that prevents a gang from taking part in the attempt, independent of free resources."""
     spec = gang.spec
     assert spec is not None
     if spec.problem is not None:

@@ -101,7 +101,8 @@ class GangGroupAttempt:
 
 
 def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
-    """Return whether an obstacle prevents a placement of the unit; set the verdicts that name the obstacle."""
+    """Return whether an obstacle prevents a placement of the gang group; set the verdicts that name the
+    obstacle."""
     asks = any(gang.pending for gang in unit.gangs)
     if unit.oversized_group:
         for gang in unit.gangs:
@@ -160,7 +161,7 @@ def _missing_mate(session: Session, unit: QueuedUnit, gang: str) -> Verdict:
 
 
 def _refuse_if_blocked(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
-    """Return whether an account of the gang is blocked; if so, refuse the unit for this reason.
+    """Return whether a queue or quota of the gang is blocked; if so, refuse the gang group for this reason.
 
     With `asks`, a group without pods that waits for admission is checked too.
     """
@@ -174,7 +175,7 @@ def _refuse_if_blocked(session: Session, unit: QueuedUnit, gang: GangRecord, *, 
 
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AwaitingAdmission:
-    """Return the demand of a group of the unit that waits for admission."""
+    """Return the wait reason of a gang that waits for admission of its pods' creation."""
     spec = gang.spec
     assert spec is not None
     keys = session.plugin_runtime.admission_keys(gang)

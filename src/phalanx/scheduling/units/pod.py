@@ -1,4 +1,4 @@
-"""Pods without a gang. Equal pods have their turn together."""
+"""Pods without a gang. Equal pods are placed together."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def take_pods_turn(session: Session, units: list[QueuedUnit], kind: PodDemand, o
 
 
 def _honour_nomination(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodDemand) -> bool:
-    """Place a nominated pod, or let it wait for its victims. Return whether one of both was done."""
+    """Place a nominated pod on its node, or let it wait for its victims. Return whether one of both was done."""
     if session.blocked(record) is not None:
         return False
     if not (place_nominated(session, record, kind) or wait_for_victims(session, unit, kind)):

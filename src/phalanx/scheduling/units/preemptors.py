@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.gang_placement.surplus_domains import kind_of as pod_kind_of
 from phalanx.scheduling.gang_placement.surplus_domains import starts_singly
+from phalanx.scheduling.ordering.entitlements import copies_within_share
 from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.unit import kind_of
 
@@ -22,20 +24,21 @@ def preemptor_of(session: Session, unit: QueuedUnit) -> Preemptor | None:
 def least_preemptor_of(session: Session, unit: QueuedUnit, reason: WaitReason) -> Preemptor | None:
     """Return the preemptor with the smallest demand of a unit; None if its pods may not preempt."""
     if reason.for_surplus:
-        return next((PodPreemptor(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
+        groups = (alike for alike in _surplus_of(session, unit) if _due(session, alike[0]))
+        return next((surplus_preemptor(session, unit, alike[:1]) for alike in groups), None)
     return next(preemptors_of(session, unit, reason), None)
 
 
 def preemptors_of(session: Session, unit: QueuedUnit, reason: WaitReason) -> Iterator[Preemptor]:
     """Yield the preemptors of a unit in the order in which they are tried.
 
-    Of surplus: all equal members, then half of them, down to one member; then members of another kind.
+    Of surplus: all equal members that are due, then half of them, down to one member; then members of another kind.
     """
     if reason.for_surplus:
         for alike in _surplus_of(session, unit):
-            count = len(alike)
+            count = min(len(alike), _due(session, alike[0]))
             while count:
-                yield PodPreemptor(session, [unit], *alike[:count])
+                yield surplus_preemptor(session, unit, alike[:count])
                 count //= 2
     elif reason.may_preempt:
         yield from kind_of(unit).preemptors(session)
@@ -55,11 +58,38 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
     return groups.values()
 
 
+def surplus_preemptor(session: Session, unit: QueuedUnit, members: Sequence[PodRecord]) -> PodPreemptor:
+    """Return the preemptor of equal surplus members of one gang."""
+    gang = members[0].gang
+    return PodPreemptor(
+        session, [unit], *members, surplus=gang is not None and not _preempts_by_priority(session, gang)
+    )
+
+
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
-    """Return whether surplus members can preempt.
+    """Return whether surplus members can evict pods: their share is reclaimed, and `drf` can level gangs."""
+    eviction = session.plugin_runtime.policy.eviction
+    return _preempts_by_priority(session, gang) or eviction.reclaim or eviction.levels
+
+
+def _preempts_by_priority(session: Session, gang: GangRecord) -> bool:
+    """Return whether surplus members preempt as other pods do.
 
     Surplus of Kubernetes' own groups preempts one pod at a time, as in kube-scheduler. Other surplus is best effort
     unless the policy allows preemption.
     """
     native = gang.spec is not None and gang.spec.rules.by_native_rules
     return native or session.plugin_runtime.policy.eviction.surplus
+
+
+def _due(session: Session, member: PodRecord) -> int:
+    """Return an upper bound on the number of surplus members like this one that can evict pods."""
+    gang = member.gang
+    if gang is None or _preempts_by_priority(session, gang) or session.plugin_runtime.policy.eviction.levels:
+        return UNLIMITED
+    charge_path = session.charge_path(member)
+    table = session.state.victim_table()
+    present = session.victim_classes().lowest_priority(table)
+    if not present.quotas and present.queues <= {charge_path.queue}:
+        return 0  # nothing is lent
+    return copies_within_share(session, charge_path, member.footprint.amounts)

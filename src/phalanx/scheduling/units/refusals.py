@@ -1,4 +1,4 @@
-"""Refusals of waiting units, computed for the current state without placing pods."""
+"""Refusals of waiting gangs and pods, computed for the current state without placing pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.scheduling.units.unit import kind_of
 
 
 def refusal_now(session: Session, unit: QueuedUnit, reason: WaitReason) -> FitError | None:
-    """Return the refusal that a unit with this wait reason would get now; None if a part of it fits."""
+    """Return the refusal that a gang or pod with this wait reason would get now; None if a part of it fits."""
     version = session.state.version
     match reason:
         case SurplusDemand(kinds):

@@ -1,4 +1,4 @@
-"""Cycle without effects: its decisions, and the changes that would let a waiting unit evict victims."""
+"""Cycle without effects: its decisions, and the changes that would let a waiting gang or pod evict victims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
 
 class NothingHelps(msgspec.Struct, frozen=True):
-    """Result for a unit that no eviction helps.
+    """Result for a gang or pod that no eviction helps.
 
     `what_if` is the result without rules; None where no victims are searched: the gang has its minimum, and the
     policy evicts no pods for surplus members. `changes` are imperatives; after any of them victims are found.
@@ -32,7 +32,7 @@ class NothingHelps(msgspec.Struct, frozen=True):
 
 
 class DryRun(Scheduler):
-    """Scheduler without execution of its decisions. `session` is the session of the last cycle."""
+    """Scheduler whose decisions are not executed. `session` is the session of the last cycle."""
 
     session: Session
     _latest: Session
@@ -49,7 +49,7 @@ class DryRun(Scheduler):
         return plan
 
     def unit(self, who: str | GangKey) -> QueuedUnit | None:
-        """Return the unit of the last cycle with a pod (by uid) or a gang."""
+        """Return the unit of the last cycle that contains a pod (by uid) or a gang."""
         for unit in self.session.units:
             if unit.pod is not None and unit.pod.pod.uid == who:
                 return unit

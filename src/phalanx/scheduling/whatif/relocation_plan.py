@@ -1,4 +1,4 @@
-"""Entry point: from a goal to a relocation that a dry run has proved."""
+"""Entry point: from a goal to a plan of pod moves that a dry run has proved."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MOST_OBSTACLES = 20
 
 
 def silently(text: str) -> None:
-    """Ignore a progress message."""
+    """Ignore a progress message of the search."""
 
 
 def plan(
     facts: ClusterFacts, goal: Goal, limits: RelocationLimits, tell: Callable[[str], None] = silently
 ) -> Relocation:
-    """Return a relocation that reaches the goal, or the reason why there is none. It changes nothing.
+    """Return a plan of pod moves that reaches the goal, or the reason why there is none. It changes nothing.
 
     A plan counts only if the scheduler itself, in a dry run, places all moved pods and then the preemptor. The
     nodes in `targets` are the scheduler's choice. The result is deterministic: equal facts give equal answers.
@@ -91,7 +91,7 @@ class _Planning:
         return _reached(answer, f"{_moves(answer)} so that there is room for {goal.name}")
 
     def _prove(self, answer: Relocation, attempt: RelocationAttempt, held: Sequence[int]) -> ProofFailure | None:
-        """Prove the attempt in a dry run and store it in the answer; return None on success."""
+        """Prove a plan of moves in a dry run and store it in the answer; return None on success."""
         self._tell("the plan is tried in a dry run")
         steps = sorted(attempt.steps, key=lambda step: -max(map(attempt.size, step), default=0.0))
         failure: ProofFailure | None = None

@@ -1,4 +1,4 @@
-"""Proof of a relocation: the scheduler itself executes it on a copy of the cluster."""
+"""Proof of a plan of pod moves: the scheduler itself executes it on a copy of the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_CYCLES = 100
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
-    """Known facts of a cluster as events, with its policy.
+    """Known objects of a cluster as events, with its policy.
 
     `now` is in seconds since the epoch. `promises` are the promised starts of the scheduler; their room is
     reserved.
@@ -53,7 +53,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 def run_to_rest(scheduler: Scheduler, now: float) -> None:
-    """Run cycles until the scheduler is idle."""
+    """Run cycles until the scheduler has nothing to do."""
     for _ in range(_MOST_CYCLES):
         scheduler.cycle(now)
         if scheduler.idle:
@@ -68,7 +68,8 @@ class ProofFailure(msgspec.Struct, frozen=True):
 
 
 class RelocationProof:
-    """Execution of waves: pods are removed, and equal pods are placed in their stead.
+    """Execution of a plan of moves on a copy of the cluster: pods are removed, and equal pods are placed in their
+    stead.
 
     The held nodes are tainted first and opened again at the end. `targets` are, by uid, the nodes that the
     scheduler chose for moved pods.
@@ -82,7 +83,8 @@ class RelocationProof:
         self.targets: dict[str, str] = {}
 
     def prove(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | ProofFailure:
-        """Return the final placements of the preemptor (none for other goals), or the pod that was not placed."""
+        """Return the final placements of the waiting pods (none for other goals), or the pod that was not
+        placed."""
         for node in self._held:
             self._state.apply(NodeUpdated(msgspec.structs.replace(node, taints=(*node.taints, HOLD))))
         for wave in waves:
@@ -114,7 +116,7 @@ class RelocationProof:
         return None
 
     def _replacement(self, pod: Pod) -> Pod:
-        """Return the pod that its controller creates in its stead."""
+        """Return the pod that a removed pod's controller creates in its stead."""
         return msgspec.structs.replace(
             pod,
             uid=f"{pod.uid}+",
@@ -150,7 +152,7 @@ class RelocationProof:
 
 
 def _why(record: PodRecord) -> str:
-    """Return the last verdict of the pod or its gang."""
+    """Return the text of the last verdict of the pod or its gang."""
     verdict = record.last_verdict
     if verdict is None and record.gang is not None and record.gang.last_verdict is not None:
         verdict = record.gang.last_verdict[0]

@@ -1,4 +1,5 @@
-"""Smallest changes after which victims are found: each is tried before it is suggested."""
+"""Smallest changes after which victims are found for a waiting gang or pod: each is tried before it is
+suggested."""
 
 from __future__ import annotations
 
@@ -43,14 +44,14 @@ class ChangedWorld:
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """Change as an imperative `text`; `apply_to` applies it to a hypothetical cluster."""
+    """Change to suggest as an imperative `text`; `apply_to` applies it to a hypothetical cluster."""
 
     text: str
     apply_to: Callable[[ChangedWorld], None]
 
 
 class Suggestions:
-    """Trial of suggestions for one unit.
+    """Trial of suggested changes for one waiting gang or pod.
 
     `look` returns a session at a time, `build` the preemptor in it. After each trial the cluster is restored,
     except for its versions.
@@ -104,7 +105,7 @@ class Suggestions:
 
 
 def _suggestions(session: Session, preemptor: Preemptor, what_if: WhatIf) -> Iterator[Suggestion]:
-    """Yield changes that could help, the cheapest first."""
+    """Yield changes of the policy or of objects that could help the preemptor, the cheapest first."""
     if what_if.eviction is None:
         return
     eviction = what_if.eviction
@@ -152,7 +153,7 @@ def _raise_priority(session: Session, preemptor: Preemptor, records: Sequence[Po
 
 
 def _raise_share(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
-    """Yield larger own shares with which the preemptor could reclaim."""
+    """Yield larger shares of the preemptor's own queue with which it could reclaim."""
     declares = bool(session.plugin_runtime.plugins("declared_resources"))
     for charge_path, wanted in preemptor.charge_paths.items():
         for account in charge_path.path:
@@ -175,7 +176,7 @@ def _raise_share(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]
 
 
 def _shared(session: Session, tree: Tree) -> set[str]:
-    """Return the resources of which any account in trees of the kind has a share."""
+    """Return the resources of which any queue or quota in trees of the kind has a share."""
     specs = (account.spec for key, account in session.ledger.accounts.items() if key.tree is tree)
     return {name for spec in specs if spec is not None for name, _ in spec.deserved or ()}
 
@@ -195,7 +196,7 @@ def _share_suggestion(account: AccountRecord, spec: Account, lacks: dict[str, in
 
 
 def _make_reclaimable(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
-    """Yield the change to reclaimable queues."""
+    """Yield the change that makes queues reclaimable."""
     unreclaimable: dict[AccountRecord, Account] = {}
     for record in records:
         for account in record.charge_path.path if record.charge_path is not None else ():
@@ -256,7 +257,7 @@ def _make_preemptable(session: Session, records: Sequence[PodRecord]) -> Iterato
 
 
 def named(records: Sequence[PodRecord]) -> str:
-    """Return a list of names: `a/x, a/y and 3 more`."""
+    """Return the names of queues or quotas as a list: `a/x, a/y and 3 more`."""
     names = sorted(record.pod.key for record in records)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

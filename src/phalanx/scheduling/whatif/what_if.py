@@ -186,7 +186,7 @@ class _Obstacles:
         )
 
     def _has_objections(self, victim: VictimCandidate) -> bool:
-        """Record the objections to single pods and to the whole gang; return whether there are any."""
+        """Record the objections to evicting single pods and the whole gang; return whether there are any."""
         stuck: set[str] = set()
         for record in victim.records:
             for objection in _objections(self._session, self._reclaimees, record):
@@ -202,7 +202,7 @@ class _Obstacles:
         return bool(stuck) or (victim.whole and not allowed)
 
     def _check_together(self, victims: Sequence[VictimCandidate]) -> None:
-        """Record the victims that cannot be evicted after their predecessors."""
+        """Record the victims that cannot be evicted after those before them."""
         delays, now = EvictionDelays(), self._session.now
         removals, limits = (
             Removals(),
@@ -252,7 +252,7 @@ def _rule_against(session: Session, reclaimees: Reclaimees, record: PodRecord) -
 
 
 def _limit_reached(victim: VictimCandidate, removals: Removals) -> str:
-    """Return the text about an account that would no longer exceed its share."""
+    """Return the text about a queue or quota that would no longer exceed its share."""
     for charge_path, rule in victim.rules.items():
         amounts = victim.amounts[charge_path]
         for over in rule.must_exceed:

@@ -24,9 +24,9 @@ def interval(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
-def compare(runs: Sequence[RunResult]) -> dict[str, object]:
-    """Return by metric and policy: mean and interval over the seeds, and the difference to the first policy, paired
-    by seed."""
+def compare(runs: Sequence[RunResult], baseline: str) -> dict[str, object]:
+    """Return by metric and policy: mean and interval over the seeds, whether it is only a lower bound, and the
+    difference to the baseline, paired by seed."""
     policies = list(dict.fromkeys(run.policy for run in runs))
     values: dict[str, dict[str, dict[int, float]]] = {}
     for run in runs:
@@ -35,15 +35,17 @@ def compare(runs: Sequence[RunResult]) -> dict[str, object]:
                 values.setdefault(name, {}).setdefault(run.policy, {})[run.seed] = float(value)
     comparison: dict[str, object] = {}
     for name, by_policy in values.items():
-        base = by_policy.get(policies[0], {})
+        base = by_policy.get(baseline, {})
         entry: dict[str, object] = {}
         for policy in policies:
             by_seed = by_policy.get(policy)
             if not by_seed:
                 continue
             statistics: dict[str, object] = dict(interval(list(by_seed.values())))
+            if any(name in run.lower_bounds for run in runs if run.policy == policy):
+                statistics["lower_bound"] = True
             paired = [value - base[seed] for seed, value in by_seed.items() if seed in base]
-            if policy != policies[0] and paired:
+            if policy != baseline and paired:
                 statistics["difference"] = interval(paired)
             entry[policy] = statistics
         comparison[name] = entry

@@ -7,25 +7,30 @@ from html import escape
 from math import log10
 
 from phalanx.simulation.gantt import HOUR, GanttHour
-from phalanx.simulation.report.charts import BOTTOM, LEFT, RIGHT, TOP, WIDTH, colour, figure, legend, short
+from phalanx.simulation.report.axes import short, shown_time
+from phalanx.simulation.report.charts import BOTTOM, LEFT, RIGHT, TOP, WIDTH, colour, figure, legend
 
 _CELL = 26
 _LANE = 9
 
 
 def heat_map(
-    title: str, rows: Sequence[str], columns: Sequence[str], cells: Mapping[tuple[str, str], tuple[float, int]]
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    columns: Sequence[str],
+    cells: Mapping[tuple[str, str], tuple[float, int]],
 ) -> str:
-    """Return a heat map. `cells` are (row, column) -> (value, count); darker is more, on a logarithmic scale."""
+    """Return a heat map. `rows` are (key, words), `cells` are (row key, column) -> (value, count); darker is more,
+    on a logarithmic scale."""
     highest = max((value for value, _ in cells.values()), default=1.0)
     across = min(90.0, (WIDTH - LEFT - 60 - RIGHT) / max(1, len(columns)))
     body = []
     for x, column in enumerate(columns):
         middle = LEFT + 60 + (x + 0.5) * across
         body.append(f"<text x='{middle:.1f}' y='{TOP + 6}' text-anchor='middle'>{escape(column)}</text>")
-    for y, row in enumerate(rows):
+    for y, (row, words) in enumerate(rows):
         top = TOP + 14 + y * _CELL
-        body.append(f"<text x='{LEFT + 52}' y='{top + 17}' text-anchor='end'>{escape(row)}</text>")
+        body.append(f"<text x='{LEFT + 52}' y='{top + 17}' text-anchor='end'>{escape(words)}</text>")
         for x, column in enumerate(columns):
             entry = cells.get((row, column))
             if entry is None:
@@ -34,24 +39,29 @@ def heat_map(
             shade = log10(1 + value) / log10(1 + highest) if highest else 0.0
             left = LEFT + 60 + x * across
             middle = left + across / 2 - 1
-            tooltip = f"limit {escape(row)}, width {escape(column)}: {short(value)}, {count} jobs"
+            tooltip = f"limit {escape(words)}, width {escape(column)}: {shown_time(value)}, {count} jobs"
             body.append(
                 f"<g><title>{tooltip}</title><rect x='{left:.1f}' y='{top}' width='{across - 2:.1f}'"
                 f" height='{_CELL - 2}' fill='#dc2626' fill-opacity='{0.06 + 0.64 * shade:.2f}'/>"
-                f"<text x='{middle:.1f}' y='{top + 16}' text-anchor='middle'>{short(value)}</text></g>"
+                f"<text x='{middle:.1f}' y='{top + 16}' text-anchor='middle'>{shown_time(value)}</text></g>"
             )
     return figure(title, "".join(body), TOP + 24 + len(rows) * _CELL, [])
 
 
-def histogram(title: str, bins: Sequence[str], series: Sequence[tuple[str, Sequence[int]]]) -> str:
-    """Return a histogram with a group of bars per bin, and a bar per series."""
-    height, highest = 200, max((count for _, counts in series for count in counts), default=0)
+def histogram(
+    title: str, bins: Sequence[str], series: Sequence[tuple[str, Sequence[int]]], across: str, up: str
+) -> str:
+    """Return a histogram with a group of bars per bin, and a bar per series. `across` and `up` name the axes."""
+    height, highest = 220, max((count for _, counts in series for count in counts), default=0)
     group = (WIDTH - LEFT - RIGHT) / max(1, len(bins))
     wide = (group - 8) / max(1, len(series))
     body = []
     for x, name in enumerate(bins):
         left = LEFT + x * group
-        body.append(f"<text x='{left + group / 2:.1f}' y='{height - 8}' text-anchor='middle'>{escape(name)}</text>")
+        body.append(
+            f"<text x='{left + group / 2:.1f}' y='{height - BOTTOM + 15}' text-anchor='middle'>"
+            f"{escape(name)}</text>"
+        )
         for index, (label, counts) in enumerate(series):
             tall = counts[x] / highest * (height - TOP - BOTTOM - 12) if highest else 0.0
             if not counts[x]:
@@ -65,7 +75,7 @@ def histogram(title: str, bins: Sequence[str], series: Sequence[tuple[str, Seque
             )
     base = height - BOTTOM
     body.append(f"<line x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{base}' y2='{base}' class='grid'/>")
-    return figure(title, "".join(body), height, legend([label for label, _ in series]))
+    return figure(title, "".join(body), height, legend([label for label, _ in series]), across, up)
 
 
 def gantt(title: str, hour: GanttHour, start: int) -> str:

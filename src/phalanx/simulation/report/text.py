@@ -5,29 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phalanx.simulation.report.metric_words import shown_cell, shown_metrics
+from phalanx.simulation.report.never_started import never_started_rows
+from phalanx.simulation.report.owner_summary import owner_sentences
 from phalanx.simulation.runs import RunResult
 
-HEADLINES = (
-    "jobs", "jobs_done", "jobs_killed_at_limit", "jobs_withdrawn", "jobs_running", "jobs_waiting",
-    "mean_bounded_slowdown", "p50_bounded_slowdown", "p99_bounded_slowdown", "mean_wait_seconds",
-    "p50_wait_seconds", "p90_wait_seconds", "p99_wait_seconds", "max_wait_seconds", "mean_flow_seconds",
-    "makespan_seconds", "utilisation", "gpu_allocation_ratio", "final_gpu_allocation_ratio", "fragmentation",
-    "jain_index", "mean_share_gap", "promises", "broken_promises",
-    "promises_kept_ratio", "mean_lateness_seconds", "max_lateness_seconds", "mean_earliness_seconds",
-    "reserved_idle_gpu_hours", "reserved_idle_cpu_hours", "goodput", "wasted_pod_hours", "evictions_per_1000_gangs",
-    "restarts", "cycles",
-)  # fmt: skip
+# Shown on the page only.
+_PAGE_ONLY = (
+    "never_started",
+    "final_gpu_allocation_ratio",
+    "pods_lost_with_nodes",
+    "coverage_p50",
+    "coverage_p80",
+    "coverage_p90",
+)
+_BOUND_NOTE = "≥: at least this much, because jobs had not started or not ended at the end of the simulation."
 
 
-def table_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return one row per metric and one column per policy: means over the seeds, with half the interval's width."""
+def table_lines(summary: Mapping[str, Any], runs: Sequence[RunResult]) -> list[str]:
+    """Return the jobs that never started by width, then one row per metric and one column per policy.
+
+    The values are means over the seeds, with half the interval's width. The sentences for an owner stand between
+    both if there are policies to compare."""
     policies: list[str] = summary["policies"]
     rows = [["METRIC", *(policy.upper() for policy in policies)]]
-    for name in HEADLINES:
-        entry = summary["comparison"].get(name)
-        if entry:
-            rows.append([name, *(cell(entry.get(policy)) for policy in policies)])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(policies) + 1)]
+    for metric in shown_metrics(summary["comparison"]):
+        if metric.key not in _PAGE_ONLY:
+            entry = summary["comparison"][metric.key]
+            rows.append([metric.words, *(shown_cell(metric, entry.get(policy)) for policy in policies)])
+    bounded = any("≥" in text for row in rows for text in row)
+    sentences = ["", *owner_sentences(summary, runs)] if len(policies) > 1 else []
+    return [
+        *_aligned(never_started_rows(summary)),
+        *sentences,
+        "",
+        *_aligned(rows),
+        *([_BOUND_NOTE] if bounded else []),
+    ]
+
+
+def change_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the numbers of skipped and changed lines of the workload files, by reason."""
+    return [
+        f"{entry['file']}: {entry['lines']:,} line{'s' if entry['lines'] > 1 else ''}"
+        f" {'skipped' if entry['skipped'] else 'changed'}: {entry['reason']}"
+        for entry in summary["input_changes"]
+    ]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
@@ -38,26 +65,12 @@ def warning_lines(runs: Sequence[RunResult]) -> list[str]:
         prefix = f"warning: {run.policy}, seed {run.seed}:"
         if run.metrics["saturated"]:
             warnings.append(
-                f"{prefix} the queue was still growing at the end. More jobs arrived than the cluster can run,"
-                " so waits depend more on the simulated time than on the policy."
+                f"{prefix} the queue was still growing when the last jobs arrived. More jobs arrived than the"
+                " cluster can run, so waits depend more on the simulated time than on the policy."
             )
         if run.failures:
             warnings.append(f"{prefix} the scheduler failed: {run.failures[0]}")
     return warnings
-
-
-def cell(entry: Mapping[str, Any] | None) -> str:
-    if entry is None:
-        return "-"
-    if entry["low"] is None or entry["low"] == entry["high"]:
-        return number(entry["mean"])
-    return f"{number(entry['mean'])} ± {number((entry['high'] - entry['low']) / 2)}"
-
-
-def number(value: float) -> str:
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:,.3f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def speed_lines(results: Sequence[tuple[RunResult, float]]) -> list[str]:

@@ -12,30 +12,44 @@ from phalanx.simulation.errors import InputError
 from phalanx.simulation.gpus import GPU
 from phalanx.simulation.job import SimulatedJob, pod_class
 from phalanx.simulation.tables import Row, table, whole
+from phalanx.simulation.workloads.changes import InputChange
 
 COLUMNS = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "submit_time", "duration")
 
 
-def acme_jobs(text: str, name: str) -> list[SimulatedJob]:
+def acme_jobs(text: str, name: str, changes: list[InputChange] | None = None) -> list[SimulatedJob]:
     """Return one gang per job, with a pod for each of its nodes; the first submission is at 0.
 
-    The queue is the column `queue` or `vc`. Jobs that never ran are skipped. Raises InputError."""
+    The queue is the column `queue` or `vc`. Jobs that never ran are skipped. Skipped and changed lines are added to
+    `changes`. Raises InputError."""
+    notes = changes if changes is not None else []
     rows = table(text, name, COLUMNS)
     classes: dict[tuple[int, int], PodClass] = {}
     jobs = []
     for line, row in rows:
         run = whole(row, "duration", name, line, default=0)
+        job = f"job-{row['job_id']}"
         if not run:
+            notes.append(InputChange(name, line, job, "no run time", skipped=True))
             continue
-        pods = max(1, whole(row, "node_num", name, line, default=1))
+        nodes = whole(row, "node_num", name, line, default=0)
+        pods = max(1, nodes)
+        if not nodes:
+            notes.append(
+                InputChange(name, line, job, "no number of nodes: one pod", before=row["node_num"], after="1")
+            )
         gpus, cpus = whole(row, "gpu_num", name, line, default=0), whole(row, "cpu_num", name, line, default=0)
         # If the parts of a job are not equal, all pods get the size of the largest.
         size = (-(-cpus // pods), -(-gpus // pods))
+        for what, amount, each in (("CPUs", cpus, size[0]), ("GPUs", gpus, size[1])):
+            if amount % pods:
+                reason = f"{what} not divisible by the number of pods: rounded up"
+                notes.append(InputChange(name, line, job, reason, before=str(amount), after=str(each * pods)))
         if size not in classes:
             classes[size] = pod_class({CPU: size[0] * 1000, GPU: size[1]})
         jobs.append(
             SimulatedJob(
-                name=f"job-{row['job_id']}",
+                name=job,
                 submit=_time(row, name, line),
                 run_time=run,
                 pod_class=classes[size],

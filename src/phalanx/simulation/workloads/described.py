@@ -18,6 +18,7 @@ from phalanx.simulation.errors import InputError
 from phalanx.simulation.event_queue import EventOrder
 from phalanx.simulation.job import NAMESPACE, SimulatedJob
 from phalanx.simulation.spans import seconds
+from phalanx.simulation.workloads.changes import InputChange
 from phalanx.simulation.workloads.distributions import Distribution, span_or_factor, stream, weighted
 from phalanx.simulation.world import World
 
@@ -31,7 +32,8 @@ class _Wire(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=T
 class DescribedJobs(_Wire, frozen=True):
     """`count` jobs, or all that arrive before `until`. `interval` is the time between two arrivals (without it all
     arrive at `at`). `pods` is the size of the gang, `minimum` its quorum (by default all pods). `limit` is the
-    run time after which a pod is killed, or a factor of it (`{factor: 2}`); `estimate` is the user's estimate."""
+    run time after which a pod is killed, or a factor of it (`{factor: 2}`); `estimate` is the user's estimate. Pods
+    fail as `failures` states. The job uses the advance `reservation` of that name."""
 
     name: str
     count: int = 1
@@ -52,16 +54,26 @@ class DescribedJobs(_Wire, frozen=True):
     preemptable: bool = True
     grace: Any = 30
     checkpoint: Any = 0
+    failures: JobFailures | None = None
+    reservation: str = ""
 
 
 class TimedEvent(_Wire, frozen=True):
-    """One event: a node fails (and returns after `duration`), an object is applied, or it is deleted."""
+    """One event: a node fails (and returns after `duration`, a distribution), an object is applied, or it is
+    deleted."""
 
     at: Any
     node_lost: str = ""
     duration: Any = None
     apply: dict[str, Any] | None = None
     delete: dict[str, Any] | None = None
+
+
+class JobFailures(_Wire, frozen=True):
+    """Failures of single pods of a running job, at random intervals, at most `most` in number."""
+
+    interval: Any
+    most: int = 10
 
 
 class NodeFailures(_Wire, frozen=True):
@@ -105,6 +117,9 @@ class DescribedWorkload:
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
         return self._draw(seed)
 
+    def changes(self, cluster: SimulatedCluster) -> list[InputChange]:
+        return []
+
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
         for number, event in enumerate(self._spec.events):
             path = f"{self._entry.place}: spec.events[{number}]"
@@ -112,8 +127,10 @@ class DescribedWorkload:
             if event.node_lost:
                 if event.node_lost not in world.nodes:
                     raise InputError(f"{path}.nodeLost is {event.node_lost!r}; no such node in the cluster")
-                repair = event.duration
-                duration = seconds(repair, f"{path}.duration") if repair is not None else None
+                duration = None
+                if event.duration is not None:
+                    draws = stream(seed, self.name, "node events", str(number))
+                    duration = max(1, Distribution(event.duration, f"{path}.duration").draw(draws))
                 world.lose_node(when, event.node_lost, duration)
             else:
                 removed = event.apply is None
@@ -153,6 +170,9 @@ class DescribedWorkload:
         until = seconds(kind.until, f"{path}: until") if kind.until is not None else None
         grace, checkpoint = seconds(kind.grace, f"{path}: grace"), seconds(kind.checkpoint, f"{path}: checkpoint")
         when, jobs = seconds(kind.at, f"{path}: at"), list[SimulatedJob]()
+        failures = Distribution(kind.failures.interval, f"{path}: failures.interval") if kind.failures else None
+        if kind.failures and kind.failures.most < 1:
+            raise InputError(f"{path}: failures.most is {kind.failures.most}; write at least 1, or omit failures")
         if kind.count < 1:
             raise InputError(f"{path}: count is {kind.count}; write at least 1")
         for number in range(kind.count):
@@ -186,6 +206,9 @@ class DescribedWorkload:
                     preemptable=kind.preemptable,
                     grace=grace,
                     checkpoint=checkpoint,
+                    failures=failures,
+                    most_failures=kind.failures.most if kind.failures else 0,
+                    reservation=kind.reservation,
                 )
             )
         return jobs
@@ -212,3 +235,5 @@ class DescribedWorkload:
         if sum(actions) != 1:
             raise InputError(f"{place}: at {event.at}: write one of nodeLost, apply and delete")
         seconds(event.at, f"{place}: at")
+        if event.duration is not None:
+            Distribution(event.duration, f"{place}: duration")

@@ -60,7 +60,13 @@ class Distribution:
                     " tailMean}, {uniform: [10m, 1h]} or {median, sigma}"
                 )
 
+    @property
+    def fixed(self) -> int | None:
+        """The only value that is drawn; None for several values."""
+        return self._low if self._kind == "fixed" else None
+
     def draw(self, source: random.Random) -> int:
+        """Draw a duration in seconds."""
         match self._kind:
             case "tail":
                 drawn = self._low + (source.expovariate(1 / self._tail) if self._tail else 0.0)

@@ -10,6 +10,7 @@ from phalanx.simulation.errors import InputError
 from phalanx.simulation.gpus import GPU_MILLI, GPU_MODEL, WHOLE_CARD
 from phalanx.simulation.job import SimulatedJob, pod_class
 from phalanx.simulation.tables import Row, table, whole
+from phalanx.simulation.workloads.changes import InputChange
 
 COLUMNS = (
     "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time",
@@ -18,9 +19,10 @@ COLUMNS = (
 _MIB = 2**20
 
 
-def openb_jobs(text: str, name: str) -> list[SimulatedJob]:
+def openb_jobs(text: str, name: str, changes: list[InputChange] | None = None) -> list[SimulatedJob]:
     """Return one job per pod, in order of creation. Its run time is that of the trace, from its scheduling, or from
-    its creation if the scheduling time is missing. Raises InputError."""
+    its creation if the scheduling time is missing. Changed lines are added to `changes`. Raises InputError."""
+    notes = changes if changes is not None else []
     classes: dict[tuple[str, ...], PodClass] = {}
     jobs = []
     for line, row in table(text, name, COLUMNS):
@@ -33,6 +35,13 @@ def openb_jobs(text: str, name: str) -> list[SimulatedJob]:
         if deleted < created:
             raise InputError(f"{name}: line {line}: deletion_time is {deleted}; write at least the creation_time")
         begun = max(created, min(scheduled, deleted))
+        pod = row["name"]
+        if begun != scheduled:
+            reason = "scheduled_time outside the pod's life: nearest time used"
+            notes.append(InputChange(name, line, pod, reason, before=str(scheduled), after=str(begun)))
+        if deleted == begun:
+            reason = "no run time: one second"
+            notes.append(InputChange(name, line, pod, reason, before="0", after="1"))
         # A pod that was deleted in the second of its start counts as one second.
         jobs.append(SimulatedJob(row["name"], created, max(1, deleted - begun), classes[demand]))
     return sorted(jobs, key=lambda job: job.submit)

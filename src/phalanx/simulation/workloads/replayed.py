@@ -14,6 +14,7 @@ from phalanx.simulation.documents import OWN_VERSION, FileObject
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.gpus import GPU_MILLI
 from phalanx.simulation.job import SimulatedJob
+from phalanx.simulation.workloads.changes import InputChange
 from phalanx.simulation.workloads.distributions import span_or_factor, stream
 from phalanx.simulation.workloads.workload import Workload
 from phalanx.simulation.world import World
@@ -72,6 +73,9 @@ class ReplayedTrace(msgspec.Struct, frozen=True):
         if self.spec.arrivals_only:
             jobs = [msgspec.structs.replace(job, run_time=None, patience=1) for job in jobs]
         return jobs
+
+    def changes(self, cluster: SimulatedCluster) -> list[InputChange]:
+        return self.source.changes(cluster)
 
     def _limited(self, job: SimulatedJob) -> SimulatedJob:
         limit = span_or_factor(self.spec.limit, job.ends_after, f"{self.place}: spec.limit")

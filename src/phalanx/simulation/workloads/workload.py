@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from phalanx.dialects.intake import Intake
     from phalanx.simulation.cluster import SimulatedCluster
     from phalanx.simulation.job import SimulatedJob
+    from phalanx.simulation.workloads.changes import InputChange
     from phalanx.simulation.world import World
 
 
@@ -23,6 +24,9 @@ class Workload(Protocol):
 
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
         """Return the jobs, ordered by submission if the order matters. Raises InputError."""
+
+    def changes(self, cluster: SimulatedCluster) -> list[InputChange]:
+        """Return the lines of the file that are skipped or changed."""
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
         """Schedule all other events: failing nodes, changed quotas. Raises InputError."""

@@ -1,1 +1,1 @@
-"""Warnings about declarations, as one event per change on the object."""
+"""Warnings about declarations of users, recorded as one event per change on the declaring object."""

@@ -14,7 +14,7 @@ _CODE = "DeviceResultDoubted"
 
 
 class DistrustedDevices:
-    """Warns once per pod and doubt, and calls `counted` for each warning."""
+    """Warnings about implausible device annotations, once per pod and doubt; `counted` is called for each."""
 
     def __init__(self, state: ClusterState, counted: Callable[[], None]) -> None:
         self._state = state
@@ -22,7 +22,7 @@ class DistrustedDevices:
         self._told: dict[str, str] = {}
 
     def new_warnings(self) -> list[ObjectWarning]:
-        """Return the warnings since the last call."""
+        """Return the warnings about device annotations since the last call."""
         allocator = self._state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(allocator, SharedDevices)
         if not allocator.doubts and not self._told:

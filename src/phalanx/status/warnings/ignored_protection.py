@@ -15,7 +15,8 @@ from phalanx.scheduling.preemption.rules.self_protection import protection_rule
 
 
 def ignored_protection(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[ObjectWarning]:
-    """Return one warning per pod or group that is bound now and whose protection has no effect at all.
+    """Return one warning per pod or PodGroup that is bound now and whose protection from eviction has no effect at
+    all.
 
     Protection with a limited effect depends on the preemptor: its warning is part of the eviction.
     """
@@ -41,7 +42,8 @@ def _words(record: PodRecord) -> list[str]:
 
 
 def told_about(record: PodRecord) -> tuple[ObjectRef, str]:
-    """Return the object of the pod's group, or else the pod, with its name in messages."""
+    """Return the object to warn about protection, which is the pod's PodGroup or else the pod, with its name in
+    messages."""
     pod, gang = record.pod, record.gang
     if gang is not None and gang.spec is not None and gang.spec.source is not None:
         return group_ref(gang.spec.source), f"the members of gang {gang.title}"

@@ -18,7 +18,8 @@ CODE = "QuotaLabelIgnored"
 
 
 def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[ObjectWarning]:
-    """Return one warning per pod or group that is bound now. The label has no effect without such quotas."""
+    """Return one warning per bound pod or PodGroup that names another quota. The label has no effect without quotas
+    that use it."""
     found: dict[ObjectRef, ObjectWarning] = {}
     for bind in binds:
         record = state.pods.get(bind.uid)
@@ -29,7 +30,7 @@ def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[Obj
 
 
 def ignored_quota(state: ClusterState, record: PodRecord) -> str:
-    """Return why a pod is not charged to its named quota, and the fix; "" if it is."""
+    """Return the reason why a pod is not charged to the quota that it names, and the fix; "" if it is."""
     pod, charge_path = record.pod, record.charge_path
     if not pod.quota:
         return ""

@@ -19,8 +19,8 @@ _SETTLE = 1.0
 
 
 class LostMembers:
-    """Records an event on a group, once per change of its counts, whose running, pending and succeeded members are
-    fewer than its minimum. Running members are not evicted.
+    """Recorder of an event on a PodGroup, once per change of its counts, whose running, pending and succeeded
+    members are fewer than its minimum. Running members are not evicted.
 
     A group with only gated members has the same event. Native groups have none: they require nothing after their
     start.
@@ -34,7 +34,7 @@ class LostMembers:
         self._planned: set[GangKey] = set()
 
     def touch(self, key: GangKey) -> None:
-        """Schedule a check after a change of a gang. Cheap."""
+        """Schedule the check for lost members after a change of a gang. Cheap."""
         record = self._state.gangs.get(key)
         if record is None or not self._is_short(record):
             self._told.pop(key, None)
@@ -43,7 +43,7 @@ class LostMembers:
             asyncio.get_running_loop().call_later(_SETTLE, self._look, key)
 
     def status_written(self, key: GangKey, change: StatusChange) -> None:
-        """Record an event on a group of gated members, for which the scheduler makes no decision."""
+        """Record an event on a PodGroup with only gated members, for which the scheduler makes no decision."""
         record = self._state.gangs.get(key)
         if record is None or record.pending or not record.counts().gated:
             return
@@ -71,7 +71,8 @@ class LostMembers:
             self._tell(source, note)
 
     def _is_short(self, record: GangRecord) -> bool:
-        """Return whether members run, none is pending, and the existing members miss a minimum that still counts.
+        """Return whether members run, none is pending, and the existing members are fewer than a minimum that still
+        counts.
 
         For pending members the verdict on the gang says so.
         """

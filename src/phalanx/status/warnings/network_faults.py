@@ -9,7 +9,7 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning
 
 
 class NetworkFaults:
-    """Warns once per fault, until it is corrected."""
+    """Warnings about HyperNode faults, once per fault, until the fault is corrected."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -17,7 +17,8 @@ class NetworkFaults:
         self._told: frozenset[HyperNodeFault] = frozenset()
 
     def new_warnings(self) -> list[ObjectWarning]:
-        """Return the warnings since the last call. Cheap unless nodes or HyperNodes have changed."""
+        """Return the warnings about HyperNodes since the last call. Cheap unless nodes or HyperNodes have
+        changed."""
         if self._as_of == self._topology.version:
             return []
         self._as_of = self._topology.version

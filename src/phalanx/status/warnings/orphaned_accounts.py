@@ -11,9 +11,10 @@ CHARGES_NOTHING = "it and its children accept no new pods"
 
 
 class OrphanedAccounts:
-    """Records an event, once per change, on an account whose parent is missing or whose parents form a cycle.
+    """Recorder of an event, once per change, on a queue or quota whose parent is missing or whose parents form a
+    cycle.
 
-    Accounts below it have the same fault, but only the object that can be corrected has the event.
+    Queues and quotas below it have the same fault, but only the object that can be corrected gets the event.
     """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
@@ -23,7 +24,8 @@ class OrphanedAccounts:
         self._told: dict[str, str] = {}
 
     def warn_of_changes(self) -> None:
-        """Record the warnings since the last change of the accounts. The ledger must be refreshed."""
+        """Record events about missing parents since the last change of queues and quotas. The ledger must be
+        refreshed."""
         version = self._state.ledger.shape_version
         if version == self._looked:
             return

@@ -31,7 +31,8 @@ class OvercommittedQuotas:
         self._told: dict[Tree | AccountKey, tuple[str, frozenset[str]]] = {}
 
     def warn_of_changes(self) -> None:
-        """Compare the sums again if accounts or nodes changed; the ledger must be settled."""
+        """Compare the guaranteed sums again if queues, quotas or nodes have changed; the ledger must be
+        refreshed."""
         version = self._state.ledger.shape_version
         if version == self._looked:
             return
@@ -66,7 +67,8 @@ class OvercommittedQuotas:
         self._compare(queue.key, below, limits, sentence, "its capability", "raise that")
 
     def _compare_minima(self, quota: AccountRecord, spec: Account, offered: dict[str, int]) -> None:
-        """Of Koordinator's quotas; the built-in root has what nodes offer, that of a pool what it says."""
+        """Compare the sum of the min of Koordinator quotas with their parent; the built-in root has the amounts of
+        all nodes, a pool's root those of its pool."""
         below = [child.spec for child in quota.children.values() if child.spec is not None]
         sentence = f"the min of the quotas below {quota.label} together exceed"
         if spec.total is not None:
@@ -120,7 +122,7 @@ class OvercommittedQuotas:
 
 
 def _promised(spec: Account) -> Limits:
-    """Return the guaranteed amounts of the account."""
+    """Return the guaranteed amounts of a queue (guarantee) or quota (min)."""
     if spec.key.tree is Tree.QUEUE:
         return spec.guarantee
     return spec.deserved or ()

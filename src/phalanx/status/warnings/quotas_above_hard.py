@@ -23,7 +23,7 @@ class QuotasAboveHard:
         self._told: dict[str, str] = {}
 
     def warn_of_changes(self) -> None:
-        """Compare all ElasticQuotas again; without ResourceQuotas this is free."""
+        """Compare all ElasticQuotas with ResourceQuotas again; without ResourceQuotas this costs nothing."""
         if not self._state.resource_quotas:
             self._told.clear()
             return
@@ -43,7 +43,7 @@ class QuotasAboveHard:
         self._told = found
 
     def _above(self, spec: Account, namespace: str) -> list[str]:
-        """Return one phrase per resource, max before min."""
+        """Return one phrase per resource whose min or max exceeds a ResourceQuota, max before min."""
         phrases: list[str] = []
         hard = self._hard(namespace)
         stated = [("min", name, amount) for name, amount in spec.deserved or ()]
@@ -59,7 +59,8 @@ class QuotasAboveHard:
         return phrases
 
     def _hard(self, namespace: str) -> dict[str, tuple[int, str]]:
-        """Return the lowest hard limit and its quota by resource, over the quotas that count every pod."""
+        """Return, by resource, the lowest hard limit and its ResourceQuota, over the quotas that count every
+        pod."""
         found: dict[str, tuple[int, str]] = {}
         for quota in self._state.resource_quotas.get(namespace, {}).values():
             for key, amount in quota.hard if not quota.scoped else ():

@@ -41,7 +41,7 @@ _MESSAGE_SCOPE: Final = {name: kind for name, kind in _SCOPE.items() if not name
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One expression; `problem` is set instead of `program` if it does not compile."""
+    """One CEL expression of a policy; `problem` is set instead of `program` if the expression does not compile."""
 
     source: str
     program: CelProgram | None
@@ -50,7 +50,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """One expression that must be true, and the message if it is false."""
+    """One CEL expression that must be true for an allowed write, with the message for a denied write."""
 
     expression: Expression
     message: str
@@ -60,7 +60,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
-    """Compiled policy."""
+    """ValidatingAdmissionPolicy, or conditions of a webhook, with compiled CEL expressions."""
 
     name: str
     constraints: Json
@@ -72,7 +72,7 @@ class CompiledPolicy:
 
 
 def compile_policy(policy: Json) -> CompiledPolicy:
-    """Compile a stored policy."""
+    """Compile the CEL expressions of a stored ValidatingAdmissionPolicy."""
     spec = mapping(policy.get("spec"))
     validations = [mapping(item) for item in sequence(spec.get("validations"))]
     return CompiledPolicy(
@@ -108,7 +108,7 @@ def compile_conditions(name: str, webhook: Json) -> CompiledPolicy:
 
 
 def check_expressions(policy: Json) -> list[FieldCause]:
-    """Return the compilation errors of a policy, by field."""
+    """Return the compilation errors of a ValidatingAdmissionPolicy, each with the path of its field."""
     spec = mapping(policy.get("spec"))
     causes: list[FieldCause] = []
     for field, key, wanted, scope in (
@@ -138,7 +138,7 @@ def _compile(source: str, wanted: str = "bool", scope: dict[str, Type] = _SCOPE)
 
 
 class _Variables(dict[str, Any]):
-    """Values of a policy's variables, each computed at its first read."""
+    """Values of a policy's CEL variables; each value is computed when an expression first reads the variable."""
 
     def __init__(self, policy: CompiledPolicy, env: dict[str, Any]) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class _Variables(dict[str, Any]):
 
 
 class Evaluation:
-    """Evaluation of one policy with one `params` for one write."""
+    """Evaluation of one ValidatingAdmissionPolicy for one write and one parameter object (`params`)."""
 
     def __init__(self, policy: CompiledPolicy, request: Request, params: Any, user: User, rbac: Rbac) -> None:
         self._policy = policy
@@ -174,7 +174,8 @@ class Evaluation:
         self._env = _with_rights(policy, env, request, _decider(user, rbac))
 
     def applies(self) -> tuple[bool, str]:
-        """Return whether all match conditions are true, and the evaluation errors if none is false."""
+        """Return whether all match conditions of the policy are true, and the evaluation errors if no condition is
+        false."""
         problems: list[str] = []
         for name, condition in self._policy.conditions:
             value, problem = self._evaluate(condition)
@@ -218,7 +219,7 @@ class Evaluation:
 
 
 def _with_rights(policy: CompiledPolicy, env: dict[str, Any], request: Request, decide: Any) -> dict[str, Any]:
-    """Return the environment of expressions with the authorizer `decide`."""
+    """Return the environment for CEL expressions, with the variable `authorizer` that calls `decide`."""
     type_ = request.version.type
     own = {
         **env,
@@ -241,7 +242,7 @@ def _no_authorizer(check: Check, verb: str) -> tuple[bool, str]:
 
 
 def admission_request(request: Request, user: User) -> Json:
-    """Return the request of an AdmissionReview, without its objects."""
+    """Return the `request` of an AdmissionReview without the fields `object` and `oldObject`."""
     type_ = request.version.type
     kind = {"group": type_.group, "version": request.version.name, "kind": type_.kind}
     if request.subresource and request.obj is not None:

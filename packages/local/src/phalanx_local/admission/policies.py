@@ -1,4 +1,5 @@
-"""ValidatingAdmissionPolicies: expressions that a write must satisfy if a binding activates the policy.
+"""ValidatingAdmissionPolicies: CEL expressions that a write must satisfy if a ValidatingAdmissionPolicyBinding
+selects it.
 
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
@@ -39,7 +40,7 @@ class AdmissionPolicies:
         api.store.listen(self._changed)
 
     def load(self) -> None:
-        """Load the policies that a data file restored."""
+        """Load the policies and bindings that the server restored from its data file."""
         for item in self._api.all(_GROUP, "validatingadmissionpolicies"):
             self._policies[item["metadata"]["name"]] = compile_policy(item)
         for item in self._api.all(_GROUP, "validatingadmissionpolicybindings"):
@@ -95,7 +96,7 @@ class AdmissionPolicies:
     def _failures(
         self, policy: CompiledPolicy, spec: Json, request: Request, user: User
     ) -> Iterator[tuple[str, str]]:
-        """Yield reason and message of each failed validation."""
+        """Yield reason and message of each validation of the policy that the write fails."""
         try:
             parameters = self._parameters(policy, mapping(spec.get("paramRef")), request)
         except LookupError as problem:
@@ -128,9 +129,8 @@ class AdmissionPolicies:
         return error
 
     def _parameters(self, policy: CompiledPolicy, reference: Json, request: Request) -> list[Any]:
-        """Return the values of `params`, one per evaluation. Raise LookupError if required parameters are
-        missing.
-        """
+        """Return the values of `params`, one per evaluation of the policy. Raise LookupError if required parameters
+        are missing."""
         if not policy.param_kind or not reference:
             return [None]
         group, _, version = text(policy.param_kind.get("apiVersion")).rpartition("/")

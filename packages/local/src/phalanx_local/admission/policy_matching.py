@@ -76,9 +76,8 @@ def _shown(version: Version, obj: Json | None) -> Json | None:
 
 
 def matches(resources: object, request: Request) -> bool:
-    """Return whether matchConstraints, or the matchResources of a binding, match a request; absent ones match
-    all.
-    """
+    """Return whether the matchConstraints of a policy, or the matchResources of a binding, match a request; True if
+    absent."""
     constraints = mapping(resources)
     if not constraints:
         return True

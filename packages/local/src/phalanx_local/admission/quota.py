@@ -36,7 +36,7 @@ _TO_BE_STATED: Final = frozenset(
 
 @dataclass(slots=True)
 class TrackedQuota:
-    """One quota: its limits, the pods in its scope, and its current usage."""
+    """One ResourceQuota: its limits, the pods that its scopes select, and its current usage."""
 
     name: str
     hard: Amounts
@@ -65,14 +65,15 @@ class TrackedQuota:
 
 @dataclass(slots=True)
 class _Namespace:
-    """Quotas of a namespace, and the charge of each object by quota."""
+    """ResourceQuotas of a namespace, and the usage of each object in each quota."""
 
     quotas: dict[str, TrackedQuota]
     charges: dict[tuple[str, Key], dict[str, Amounts]] = field(default_factory=dict)
 
 
 class QuotaLedger:
-    """Usage of all quotas, updated from the store; a namespace without quotas costs one lookup per write."""
+    """Usage of all ResourceQuotas, updated from the store; a write to a namespace without quotas costs one
+    lookup."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -81,20 +82,21 @@ class QuotaLedger:
         store.listen(self._changed)
 
     def load(self) -> None:
-        """Load the quotas that a data file restored."""
+        """Load the ResourceQuotas that the server restored from its data file."""
         collection = self._store.collections.get(QUOTAS)
         for namespace in {key[0] for key in collection.records} if collection is not None else ():
             self._recount(namespace)
 
     def quotas(self, namespace: str) -> dict[str, TrackedQuota]:
-        """Return the quotas of a namespace by name."""
+        """Return the ResourceQuotas of a namespace by name."""
         entry = self._namespaces.get(namespace)
         return entry.quotas if entry is not None else {}
 
     def admit(
         self, resource: Qualified, storage: str, obj: Json, old: Json | None = None, subresource: str = ""
     ) -> None:
-        """Raise 403 if a new or changed object would exceed a quota, or does not specify a limited resource."""
+        """Raise 403 if a created or updated object would exceed a ResourceQuota, or does not specify a limited
+        resource."""
         namespace = self._namespaces.get(text(metadata(obj).get("namespace")))
         if namespace is None:
             return
@@ -130,7 +132,7 @@ class QuotaLedger:
     # --- updates from the store
 
     def count_again(self, key: Key) -> None:
-        """Charge a pod again, which can have expired without a change."""
+        """Count the usage of a pod again, because a terminating pod leaves the quota when its grace period ends."""
         collection = self._store.collections.get(PODS)
         record = collection.records.get(key) if collection is not None else None
         namespace = self._namespaces.get(key[0])
@@ -151,7 +153,7 @@ class QuotaLedger:
             self._charge(namespace, collection.storage, change.new)
 
     def _differs(self, namespace: str, change: Change) -> bool:
-        """Return whether a change of a quota affects more than its status."""
+        """Return whether a change of a ResourceQuota affects more than its status."""
         known = self.quotas(namespace).get(change.key[1])
         if change.new is None or known is None:
             return True
@@ -197,7 +199,8 @@ def _read(record: Record) -> TrackedQuota:
 
 
 def _missing(quota: TrackedQuota, pod: Json) -> str:
-    """Return the limited resources that the pod's containers do not specify: `limits.cpu for: a,b; ...`."""
+    """Return the resources that a quota limits and the pod's containers do not specify: `limits.cpu for: a,b;
+    ...`."""
     required = _TO_BE_STATED & quota.hard.keys()
     if not required:
         return ""

@@ -31,7 +31,8 @@ _MAX_DEVICES: Final = 32
 
 
 def usage_of(storage: str, obj: Json | None, now: float) -> Amounts:
-    """Return the usage of an object by the resource names of quotas. `obj` is only read for MEASURED storages."""
+    """Return how much an object uses of each resource name of ResourceQuotas. `obj` is only read for MEASURED
+    storages."""
     group, _, plural = storage.partition("/")
     usage: Amounts = {f"count/{plural}.{group}" if group else f"count/{plural}": ONE}
     if not group and plural in _BY_NAME:
@@ -51,7 +52,7 @@ def usage_of(storage: str, obj: Json | None, now: float) -> Amounts:
 
 
 def expiry(pod: Json) -> float | None:
-    """Return the time at which a terminating pod is no longer charged; None for other pods."""
+    """Return the time from which a terminating pod uses no quota; None for other pods."""
     meta = metadata(pod)
     deleted, grace = parse_timestamp(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds")
     return deleted + grace if deleted is not None and isinstance(grace, int) else None
@@ -92,7 +93,7 @@ def _claim_usage(claim: Json) -> Amounts:
 
 
 def _device_usage(devices: Json) -> Amounts:
-    """Return the devices that a claim can use, by class: of alternatives the maximum."""
+    """Return the devices that a ResourceClaim can use, by device class: of alternative requests the maximum."""
     counts: dict[str, int] = {}
     for item in sequence(devices.get("requests")):
         request = mapping(item)

@@ -20,7 +20,8 @@ class _Pods:
 
 
 def admit_runtime_class(obj: Json, write: Write) -> None:
-    """Merge the runtime class of a pod into its spec, in place. Raise 403 if it is unknown or conflicts."""
+    """Merge overhead, node selector and tolerations of a pod's RuntimeClass into the pod, in place. Raise 403 if
+    the class is unknown or contradicts the pod."""
     spec = mapping(obj.get("spec"))
     name = text(spec.get("runtimeClassName"))
     runtime_class: Json = {}
@@ -47,7 +48,8 @@ def _set_overhead(obj: Json, spec: Json, overhead: object) -> None:
 
 
 def _amounts(listed: object) -> Json:
-    """Return quantities by value; an invalid quantity is not converted and equals only itself."""
+    """Return the quantities of a resource list as numbers; an invalid quantity is not converted and equals only
+    itself."""
     values: Json = {}
     for name, value in mapping(listed).items():
         try:

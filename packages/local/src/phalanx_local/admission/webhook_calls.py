@@ -2,9 +2,9 @@
 
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 
-A write runs without awaiting, so it cannot wait for a webhook. If an answer is missing, the write raises
-UnansweredWebhook and changes nothing. The caller then gets the answers and repeats the write, until none is
-missing.
+The code of a write never awaits, so a write cannot wait for a webhook. If the response of a webhook is missing, the
+write raises UnansweredWebhook and changes nothing. The caller then calls the webhooks and repeats the write, until
+no response is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WebhookCall:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """Answer of a webhook; `problem` is set instead of the other fields if there is no usable answer."""
+    """Response of a webhook; `problem` is set instead of the other fields if the response is missing or invalid."""
 
     allowed: bool = False
     status: Json | None = None
@@ -56,7 +56,7 @@ WebhookAnswers = dict[str, WebhookAnswer]
 
 
 class UnansweredWebhook(Exception):  # noqa: N818 - an event: the write is repeated with the answers
-    """Write that needs answers of webhooks first; nothing has been written."""
+    """Write that needs responses of webhooks first; nothing has been written."""
 
     def __init__(self, calls: list[WebhookCall]) -> None:
         super().__init__(", ".join(call.webhook for call in calls))
@@ -64,14 +64,14 @@ class UnansweredWebhook(Exception):  # noqa: N818 - an event: the write is repea
 
 
 class WebhookClient:
-    """HTTP client for webhooks; one per server."""
+    """HTTP client for admission webhooks; one per server."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def answer(self, pending: UnansweredWebhook, answers: WebhookAnswers) -> None:
-        """Add the missing answers; the calls of one write are sent in parallel."""
+        """Call the pending webhooks of one write in parallel, and add their responses to `answers`."""
         for call, answer in zip(
             pending.calls, await asyncio.gather(*(self._ask(call) for call in pending.calls)), strict=True
         ):

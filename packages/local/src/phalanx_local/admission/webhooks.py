@@ -33,7 +33,7 @@ _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE
 
 @dataclass(frozen=True, slots=True)
 class _Webhook:
-    """One webhook of a configuration, with compiled conditions."""
+    """One webhook of a Mutating- or ValidatingWebhookConfiguration, with compiled match conditions."""
 
     configuration: str
     name: str
@@ -47,7 +47,8 @@ class _Webhook:
 
 
 class Webhooks:
-    """Configured webhooks. Methods raise UnansweredWebhook if answers are missing in `write.answers`."""
+    """Configured admission webhooks. Methods raise UnansweredWebhook if responses are missing in
+    `write.answers`."""
 
     def __init__(self, api: Api, rbac: Rbac) -> None:
         self._api = api
@@ -56,7 +57,7 @@ class Webhooks:
         api.store.listen(self._changed)
 
     def load(self) -> None:
-        """Load the configurations that a data file restored."""
+        """Load the webhook configurations that the server restored from its data file."""
         for plural in _PLURALS:
             for item in self._api.all(_GROUP, plural):
                 self._configurations[plural][text(item["metadata"].get("name"))] = _read(item)
@@ -72,7 +73,7 @@ class Webhooks:
 
     @property
     def configured(self) -> bool:
-        """Whether a webhook is configured."""
+        """Whether the cluster has a webhook in any configuration."""
         return any(map(any, map(dict.values, self._configurations.values())))
 
     def mutate(
@@ -85,9 +86,8 @@ class Webhooks:
         *,
         of: tuple[str, str, str],
     ) -> Json:
-        """Return the object, in stored form, after the mutating webhooks. Raise the rejection of a webhook that
-        denies.
-        """
+        """Return the written object, in stored form, as changed by the mutating webhooks. Raise the rejection of a
+        webhook that denies."""
         if write.answers is None or version.type.group == _GROUP or not self.configured:
             return obj
         request = request_about(self._api, operation, version, obj, old, write, of=of)
@@ -115,7 +115,7 @@ class Webhooks:
         *,
         of: tuple[str, str, str],
     ) -> None:
-        """Raise the rejection of the first validating webhook that denies."""
+        """Raise the rejection of the first validating webhook that denies the write."""
         webhooks = self._all("validatingwebhookconfigurations")
         if write.answers is None or version.type.group == _GROUP or not webhooks:
             return
@@ -134,7 +134,7 @@ class Webhooks:
     def _mutated(
         self, webhook: _Webhook, request: Request, write: Write, answers: WebhookAnswers
     ) -> tuple[bool, Json | None]:
-        """Return whether the webhook matches the request, and the object after its patch."""
+        """Return whether the webhook matches the request, and the object after the webhook's patch."""
         call = self._call(webhook, request, write, _digest(request.obj))
         if call is None:
             return False, request.obj
@@ -149,9 +149,8 @@ class Webhooks:
             raise internal(f'admission webhook "{webhook.name}": {error}') from None
 
     def _call(self, webhook: _Webhook, request: Request, write: Write, about: str = "") -> WebhookCall | None:
-        """Return the call of a webhook, None if it does not match. Raise StatusError if a required call is
-        impossible.
-        """
+        """Return the call of a webhook; None if the webhook does not match. Raise StatusError if a required call is
+        impossible."""
         if not webhook.constraints["resourceRules"] or not matches(webhook.constraints, request):
             return None
         user = write.requester.user if write.requester is not None else CONTROLLER_MANAGER
@@ -188,9 +187,8 @@ class Webhooks:
         return WebhookCall(key, webhook.name, config, timeout if isinstance(timeout, int) else 10, admission)
 
     def _accept(self, webhook: _Webhook, answer: WebhookAnswer, write: Write) -> bool:
-        """Return whether the answer is usable. Raise the rejection of a denial, or of a required answer that is
-        missing.
-        """
+        """Return whether the webhook's response is usable. Raise the rejection of a denial, or of a missing
+        response with failurePolicy Fail."""
         if answer.problem:
             if webhook.fails_closed:
                 raise internal(f'failed calling webhook "{webhook.name}": {answer.problem}')
@@ -225,7 +223,7 @@ def _digest(document: Json | None) -> str:
 
 
 def _denial(webhook: str, status: Json) -> StatusError:
-    """Return the rejection with the webhook's message, as kube-apiserver returns it."""
+    """Return the rejection with the message of the webhook that denied the write, as kube-apiserver returns it."""
     code = status.get("code")
     code = code if isinstance(code, int) and 400 <= code <= 599 else 400
     explanation = text(status.get("message")) or text(status.get("reason"))

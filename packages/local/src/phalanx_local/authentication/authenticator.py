@@ -27,12 +27,12 @@ CONTROLLER_MANAGER: Final = User("system:kube-controller-manager", ("system:auth
 
 
 def account_user(namespace: str, name: str) -> str:
-    """Return the user name of a service account."""
+    """Return the user name that RBAC uses for a service account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """Return the groups of a service account's tokens."""
+    """Return the groups of the users who authenticate with a service account's token."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
 
 
@@ -61,7 +61,7 @@ class Authenticator:
         self._insecure = insecure
 
     def user_of(self, token: str) -> User | None:
-        """Return the user of a token, for TokenReview."""
+        """Return the user of a bearer token, for TokenReview; None for an invalid token."""
         if hmac.compare_digest(_bytes(f"Bearer {token}"), self._admin):
             return ADMIN
         return self._known(token)
@@ -73,7 +73,7 @@ class Authenticator:
         return user
 
     def authenticate(self, path: str, authorization: str | None, transport: Any) -> User:
-        """Return the user of a request. Raise 401."""
+        """Return the user of a request by its bearer token or client certificate. Raise 401 without a valid one."""
         if authorization is not None:
             if hmac.compare_digest(_bytes(authorization), self._admin):
                 return ADMIN
@@ -94,7 +94,7 @@ class Authenticator:
 
 
 def _bytes(header: str) -> bytes:
-    """Encode a header; bytes outside of UTF-8 arrive as lone surrogates."""
+    """Encode an HTTP header; bytes outside of UTF-8 arrive as lone surrogates."""
     return header.encode("utf-8", "surrogatepass")
 
 

@@ -18,7 +18,7 @@ _VALID_DAYS = 3650
 
 
 class KeyPair(NamedTuple):
-    """Certificate and its private key, PEM."""
+    """Certificate and its private key, both in PEM."""
 
     certificate: bytes
     key: bytes
@@ -69,7 +69,7 @@ class Authority:
         return KeyPair(self.certificate, _private(self._key))
 
     def server_pair(self, host: str) -> KeyPair:
-        """Return a certificate for loopback, `host` and the names by which pods call the API server."""
+        """Return a server certificate for loopback, `host` and the names by which pods call the API server."""
         names: list[x509.GeneralName] = [
             x509.DNSName(name)
             for name in (
@@ -93,7 +93,8 @@ class Authority:
         return self._pair(user, groups, [], ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def server_context(self, host: str) -> ssl.SSLContext:
-        """Return the TLS context of the server with `server_pair`; it accepts client certificates of this CA."""
+        """Return the server's TLS context with the certificate of `server_pair`; it accepts client certificates of
+        this CA."""
         pair = self.server_pair(host)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2

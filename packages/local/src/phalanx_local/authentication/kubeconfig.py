@@ -29,7 +29,8 @@ def kubeconfig(url: str, *, authority: bytes | None, token: str | None, namespac
 
 
 def write_private(path: Path, config: Json) -> None:
-    """Write a file with mode 0600 atomically, so that readers never see a partial file. JSON is valid YAML."""
+    """Write a kubeconfig with mode 0600 atomically, so that readers never see a partial file. JSON is valid
+    YAML."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

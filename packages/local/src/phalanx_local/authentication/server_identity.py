@@ -38,10 +38,10 @@ def new_identity(token: str | None = None) -> ServerIdentity:
 
 
 def stored_identity(data: Path, token: str | None = None) -> ServerIdentity:
-    """Return the identity of a data file: that of the last start, or a new one, which is stored.
+    """Return the identity stored beside a data file, or create and store a new identity.
 
-    The file is `<data file>.identity`, readable only by its owner. `token` replaces the token. An unreadable file
-    is replaced: clients then need the new kubeconfig.
+    The file is `<data file>.identity`, readable only by its owner. `token` replaces the stored administrator token.
+    An unreadable file is replaced: clients then need the new kubeconfig.
     """
     path = data.with_name(f"{data.name}.identity")
     try:

@@ -19,7 +19,8 @@ _TOKEN_SECONDS: Final = 365 * 24 * 3600
 
 
 def admit_tenant(api: Api, tokens: AccountTokens, namespace: str) -> str:
-    """Return a token of the namespace's tenant; create missing objects. Raise 422 for an invalid namespace name."""
+    """Create a tenant's missing namespace, service account and rights, and return the tenant's token. Raise 422 for
+    an invalid namespace name."""
     namespaces = api.type("", "namespaces").preferred
     wrong = dns_label(namespace)
     if wrong:

@@ -35,7 +35,7 @@ _BOUND: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 class _Claims(msgspec.Struct):
-    """Claims of a token that the server reads."""
+    """JWT claims of a service account token that the server reads."""
 
     aud: list[str]
     exp: int
@@ -45,7 +45,8 @@ class _Claims(msgspec.Struct):
 
 
 class _Read(NamedTuple):
-    """Decoded token: its user, its expiry, and the objects that must still exist (storage, key, uid)."""
+    """Decoded service account token: its user, its expiry, and the objects that must still exist (storage, key,
+    uid)."""
 
     user: User
     expires: int
@@ -53,7 +54,8 @@ class _Read(NamedTuple):
 
 
 class AccountTokens:
-    """Issues and validates tokens. `key` signs them; any holder of it can act as every service account."""
+    """Issuer and validator of service account tokens. `key` signs them; any holder of `key` can act as every
+    service account."""
 
     def __init__(self, api: Api, key: bytes) -> None:
         self._api = api
@@ -94,9 +96,8 @@ class AccountTokens:
         }
 
     def user_of(self, token: str) -> User | None:
-        """Return the user of a token; None if the token is foreign, for another audience, expired, or its account
-        is deleted.
-        """
+        """Return the user of a token; None if the token has another issuer or audience, is expired, or its account
+        is deleted."""
         read = self._read.get(token)
         if read is None:
             claims = self._claims(token)
@@ -115,7 +116,7 @@ class AccountTokens:
         return read.user
 
     def _bound(self, namespace: str, reference: Json) -> Json:
-        """Return the claim of the object to which the token is bound; {} for none."""
+        """Return the JWT claim about the object to which the token is bound; {} without such an object."""
         if not reference:
             return {}
         kind, name = text(reference.get("kind")), text(reference.get("name"))

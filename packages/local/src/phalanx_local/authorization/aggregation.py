@@ -18,7 +18,8 @@ def is_aggregated(role: Json) -> bool:
 
 
 def aggregate(api: Api, record: Record) -> None:
-    """Update the rules of an aggregated role if they differ."""
+    """Replace the rules of an aggregated ClusterRole by those of the roles that its selectors match, if they
+    differ."""
     role = record.load()
     if not is_aggregated(role):
         return

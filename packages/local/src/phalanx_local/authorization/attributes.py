@@ -41,14 +41,14 @@ class Attributes(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Decision about a request, with its reason (or the bindings that could not be resolved)."""
+    """Decision about a request, with the reason (or the bindings whose roles do not exist)."""
 
     allowed: bool
     reason: str = ""
 
 
 def attributes_of(method: str, path: str, target: Target | None, query: Mapping[str, str]) -> Attributes:
-    """Return the attributes of a request to a path."""
+    """Return the verb, resource, namespace and name of a request, for authorization."""
     if target is None or not target.plural:
         return Attributes(_VERBS.get(method, "") if method != "HEAD" else "head", path=path)
     verb, name, namespace = _VERBS.get(method, ""), target.name, target.namespace
@@ -65,7 +65,8 @@ def attributes_of(method: str, path: str, target: Target | None, query: Mapping[
 
 
 def _selected_name(selector: str) -> str:
-    """Return the name to which a field selector restricts the request; "" if it does not."""
+    """Return the name to which a field selector on metadata.name restricts the request; "" without such a
+    selector."""
     for term in selector.split(","):
         if term.startswith(_NAME_FIELD):
             return term.removeprefix(_NAME_FIELD).removeprefix("=")
@@ -79,7 +80,7 @@ class _Resource(NamedTuple):
 
 
 def forbidden_request(user: User, asked: Attributes, reason: str) -> StatusError:
-    """Return the 403 with the message of kube-apiserver."""
+    """Return the 403 for a user without the right to make a request, with the message of kube-apiserver."""
     quoted_user = encode(_printable(user.name)).decode()
     if asked.path:
         message = f'User {quoted_user} cannot {asked.verb} path "{asked.path}"'

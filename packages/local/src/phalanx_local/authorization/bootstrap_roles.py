@@ -97,9 +97,8 @@ _BOUND: Final = {
 
 
 def fill(api: Api) -> None:
-    """Create missing roles and bindings, and add missing rules to existing roles that have the autoupdate
-    annotation.
-    """
+    """Create missing default roles and bindings, and add missing rules to existing default roles with the
+    autoupdate annotation."""
     roles = api.type(GROUP, "clusterroles").preferred
     for role in _roles():
         name = role["metadata"]["name"]

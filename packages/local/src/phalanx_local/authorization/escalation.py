@@ -1,4 +1,4 @@
-"""Privilege escalation check: users can grant only rights that they have.
+"""Privilege escalation check of RBAC: users can grant only rights that they have.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 """
@@ -68,7 +68,7 @@ def check_binding(requester: Requester | None, kind: str, binding: Json, old: Js
 
 
 def _refusal(requester: Requester, rules: Iterable[PolicyRule], namespace: str) -> str:
-    """Return the message about rules that the requester lacks; "" if it has all of them."""
+    """Return the message about rules that the requester lacks; "" if the requester has all of these rules."""
     held, problems = requester.rbac.rules_for(requester.user, namespace)
     lacking = missing(held, rules)
     if not lacking:

@@ -26,9 +26,8 @@ _EVERYONE: Final = ("system:authenticated", "system:unauthenticated")
 
 
 def impersonated(user: User, headers: CIMultiDictProxy[str], rbac: Rbac) -> User:
-    """Return the effective user of a request: the impersonated user, else the user itself. Raise 403 without the
-    right.
-    """
+    """Return the impersonated user of a request, else the authenticated user. Raise 403 without the right to
+    impersonate."""
     if _USER not in headers:
         if _GROUP in headers or _UID in headers:
             raise internal("requested groups, uid or extra without impersonating a user")
@@ -64,7 +63,7 @@ def impersonated(user: User, headers: CIMultiDictProxy[str], rbac: Rbac) -> User
 
 
 def _account(user: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account with a user name; None for other users."""
+    """Return namespace and name of the service account with this user name; None for other users."""
     if not user.startswith(_ACCOUNT):
         return None
     namespace, separator, name = user.removeprefix(_ACCOUNT).partition(":")

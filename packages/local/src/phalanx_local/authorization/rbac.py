@@ -32,7 +32,7 @@ DENIED: Final = Decision(False)
 
 
 class _Grant(NamedTuple):
-    """Binding for one of its subjects: the role, and the decision for a request that it allows."""
+    """One subject of an RBAC binding: the bound role, and the decision for a request that the role allows."""
 
     role_kind: str
     role: str
@@ -40,7 +40,7 @@ class _Grant(NamedTuple):
 
 
 class _Role:
-    """Rules of a role, also indexed by verb."""
+    """Rules of a Role or ClusterRole, also indexed by verb."""
 
     def __init__(self, rules: tuple[PolicyRule, ...]) -> None:
         self.rules = rules
@@ -53,7 +53,8 @@ class _Role:
 
 
 class Rbac:
-    """Authorizer of users. A decision needs a few lookups; the store reports every change of a role or binding."""
+    """RBAC authorizer of users. A decision needs a few lookups; the store reports every change of a role or
+    binding."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -63,14 +64,14 @@ class Rbac:
         store.listen(self._changed)
 
     def load(self) -> None:
-        """Load the roles and bindings that a data file restored."""
+        """Load the roles and bindings that the server restored from its data file."""
         for storage in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             collection = self._store.collections.get(storage)
             for record in collection.records.values() if collection is not None else ():
                 self._add(storage, record)
 
     def authorize(self, user: User, asked: Attributes) -> Decision:
-        """Return whether the user can make the request."""
+        """Return whether RBAC allows the user to make the request."""
         if SUPERUSERS in user.groups:
             return ALLOWED
         # A rule without resource names allows the request for all names, so the cache ignores the name.
@@ -93,7 +94,7 @@ class Rbac:
         self._allowed[question] = decision
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """Return every rule of a user in a namespace, and the bindings that could not be resolved."""
+        """Return every policy rule that a user has in a namespace, and the bindings whose roles do not exist."""
         problems: list[str] = []
         rules = list(EVERYTHING) if SUPERUSERS in user.groups else []
         for _, role in self._granted(user, namespace, problems):
@@ -101,7 +102,8 @@ class Rbac:
         return rules, problems
 
     def role_rules(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | None:
-        """Return the rules of a Role of the namespace or of a ClusterRole; None if it does not exist."""
+        """Return the policy rules of a Role of the namespace or of a ClusterRole; None if the role does not
+        exist."""
         role = self._roles.get((namespace if kind == "Role" else "", name))
         return role.rules if role is not None else None
 
@@ -166,7 +168,7 @@ def _grants_of(record: Record) -> Iterator[tuple[_Subject, _Grant]]:
 
 
 def _subject(item: Json, namespace: str) -> _Subject | None:
-    """Return the index key of a subject; the key of a service account is the user of its tokens."""
+    """Return the index key of a binding's subject; for a service account, the user name of its tokens."""
     kind, name = item.get("kind"), text(item.get("name"))
     if kind in ("User", "Group"):
         return (text(kind), name)

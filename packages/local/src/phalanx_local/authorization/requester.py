@@ -1,4 +1,4 @@
-"""Requester of a write: the user and its rights, for admission."""
+"""Requester of a write: the user and the user's rights, for admission."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx_local.authorization.rules import PolicyRule
 
 
 class Rights(Protocol):
-    """Interface of the authorizer for admission (`Rbac` implements it)."""
+    """Interface of the authorizer that admission uses (`Rbac` implements it)."""
 
     def authorize(self, user: User, asked: Attributes) -> Decision: ...
 
@@ -20,7 +20,7 @@ class Rights(Protocol):
 
 
 class Requester(NamedTuple):
-    """User of a request, with the authorizer."""
+    """User of a request, with the authorizer that knows the user's rights."""
 
     user: User
     rbac: Rights
@@ -33,7 +33,7 @@ class Requester(NamedTuple):
         return self.rbac.authorize(self.user, asked).allowed
 
     def require(self, asked: Attributes) -> None:
-        """Raise 403 unless the user has the right."""
+        """Raise 403 unless the user has the right to make the request `asked`."""
         decision = self.rbac.authorize(self.user, asked)
         if not decision.allowed:
             raise forbidden_request(self.user, asked, decision.reason)

@@ -1,4 +1,4 @@
-"""Policy rules: requests that a rule allows, and rules that cover other rules.
+"""RBAC policy rules: the requests that a rule allows, and the check whether rules cover another rule.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
 """
@@ -15,7 +15,7 @@ ALL = "*"
 
 
 class PolicyRule(NamedTuple):
-    """PolicyRule about resources or about non-resource URLs; empty `names` mean every name."""
+    """RBAC PolicyRule about resources or about non-resource URLs; empty `names` mean every name."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class PolicyRule(NamedTuple):
     urls: tuple[str, ...] = ()
 
     def allows(self, asked: Attributes) -> bool:
-        """Return whether the rule allows a request."""
+        """Return whether the policy rule allows a request."""
         verbs = self.verbs
         if asked.verb not in verbs and ALL not in verbs:
             return False
@@ -95,12 +95,13 @@ def _url_matches(granted: str, path: str) -> bool:
 
 
 def quoted(values: Iterable[str]) -> str:
-    """Format a list of texts like Go."""
+    """Format a list of strings as Go's %q does."""
     return "[" + " ".join(encode(value).decode() for value in values) + "]"
 
 
 def missing(held: Iterable[PolicyRule], asked: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return the parts of the asked rules that no held rule covers; a part has one verb, resource and so on."""
+    """Return the parts of the rules `asked` that no rule of `held` covers; a part has one verb, group, resource and
+    name."""
     owned = list(held)
     return [part for rule in asked for part in _parts(rule) if not any(_covers(own, part) for own in owned)]
 
@@ -118,7 +119,7 @@ def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def _covers(own: PolicyRule, part: PolicyRule) -> bool:
-    """Return whether a rule covers a part; only a `*` covers a `*`."""
+    """Return whether a policy rule covers one part of another rule; only a `*` covers a `*`."""
     if part.verbs[0] not in own.verbs and ALL not in own.verbs:
         return False
     if part.urls:
@@ -132,7 +133,7 @@ def _covers(own: PolicyRule, part: PolicyRule) -> bool:
 
 
 def compact(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return rules that merge the verbs of parts about the same resource."""
+    """Return policy rules that merge the verbs of parts about the same resource."""
     verbs: dict[PolicyRule, list[str]] = {}
     for part in parts:
         listed = verbs.setdefault(part._replace(verbs=()), [])

@@ -81,11 +81,11 @@ class ApiserverArguments:
 @click.option("--token", help="Bearer token of the administrator (default: random).", envvar="PHALANX_TOKEN")
 @click.option(
     "--native-groups",
-    type=click.Choice(["v1alpha1", "v1alpha2", "v1beta1", "v1alpha3", "none"]),
+    type=click.Choice(["v1alpha1", "v1alpha2", "v1beta1", "v1alpha3", "v1", "none"]),
     default="v1alpha2",
     show_default=True,
-    help="Version of the native gang API (scheduling.k8s.io) to serve: Kubernetes 1.35, 1.36, 1.37, or 1.37 "
-    "with all feature gates enabled (v1alpha3 beside v1beta1, with CompositePodGroup).",
+    help="Version of the native gang API (scheduling.k8s.io) to serve: Kubernetes 1.35, 1.36, 1.37, 1.37 with "
+    "all feature gates enabled (v1alpha3 beside v1beta1, with CompositePodGroup), or as planned for 1.38 (v1).",
 )
 @click.option(
     "--audit-log",
@@ -135,7 +135,7 @@ def apiserver(arguments: ApiserverArguments) -> None:
 
 
 async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
-    """Run the server until SIGTERM or Ctrl-C."""
+    """Run the API server until SIGTERM or Ctrl-C."""
     from phalanx.kube.process import StoppableWork, run_until_signal
 
     async def work(stopping: asyncio.Event) -> None:
@@ -153,5 +153,5 @@ async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tupl
 
 
 def tenant_file(kubeconfig: Path, namespace: str) -> Path:
-    """Return the default file of a tenant's kubeconfig: in the directory of the administrator's kubeconfig."""
+    """Return the default file for a tenant's kubeconfig: in the directory of the administrator's kubeconfig."""
     return kubeconfig.with_name(f"{namespace}.kubeconfig")

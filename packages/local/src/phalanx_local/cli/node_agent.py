@@ -37,7 +37,7 @@ class NodeAgentArguments(LogArguments):
     concurrency: int
 
     def refuse_mistakes(self) -> None:
-        """Raise click.UsageError for invalid option values."""
+        """Raise click.UsageError if a command-line option has an invalid value."""
         from phalanx_local.nodeagent.addresses import AddressPool
         from phalanx_local.nodeagent.pod_runtime.script import MAX_SECONDS
 
@@ -164,7 +164,7 @@ def node_agent(arguments: NodeAgentArguments) -> None:
 
 
 async def _serve(config: ClusterConfig, options: NodeAgentOptions) -> None:
-    """Run the agent until SIGTERM or Ctrl-C."""
+    """Run the node agent until SIGTERM or Ctrl-C."""
     from phalanx.kube.leadership import unless_stopped
     from phalanx.kube.process import StoppableWork, run_until_signal
     from phalanx_local.nodeagent.service import run_node_agent

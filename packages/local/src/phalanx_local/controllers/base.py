@@ -1,4 +1,4 @@
-"""Base of the controllers: a queue of keys that is processed one key at a time on the event loop."""
+"""Base of the controllers: a work queue of object keys, reconciled one key at a time on the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class Controller(ABC):
-    """Controller that reconciles keys. A key that is added again while it is queued is reconciled once."""
+    """Controller that reconciles objects by key. A key that is added again while it is queued is reconciled
+    once."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -36,15 +37,15 @@ class Controller(ABC):
 
     @abstractmethod
     def observe(self, collection: Collection, change: Change) -> None:
-        """Queue the keys that a change affects; fast, and without writes."""
+        """Queue the keys of objects that a change affects; fast, and without writes."""
 
     @abstractmethod
     def reconcile(self, key: Hashable) -> None:
-        """Reconcile one key; can write. Errors are logged and the key is retried."""
+        """Reconcile the object with a key; can write. Errors are logged and the key is retried."""
 
     @abstractmethod
     def resync(self) -> None:
-        """Queue all keys that can need work, at the start."""
+        """Queue the keys of all objects that can need work, at the start."""
 
     def add(self, key: Hashable) -> None:
         self._queue[key] = None
@@ -54,7 +55,8 @@ class Controller(ABC):
         asyncio.get_running_loop().call_later(seconds, self.add, key)
 
     async def run(self) -> None:
-        """Reconcile until cancelled, in short slices so that requests are served between them."""
+        """Reconcile queued keys until cancelled, in short slices so that the server handles requests between the
+        slices."""
         now = asyncio.get_running_loop().time
         while True:
             await self._wake.wait()
@@ -87,14 +89,14 @@ class Controller(ABC):
         self._answers.pop(key, None)
 
     async def _answer_webhooks(self, key: Hashable, pending: UnansweredWebhook) -> None:
-        """Call the webhooks that a write needs, then reconcile the key again."""
+        """Call the webhooks that a controller's write needs, then reconcile the key again."""
         await self.webhooks.answer(pending, self._answers.setdefault(key, {}))
         self.add(key)
 
     # --- reads and writes as the server itself
 
     def types(self) -> Mapping[str, ResourceType]:
-        """Return resource types by storage; if a storage has several types, the first one."""
+        """Return the resource type of each storage; if a storage has several types, the first one."""
         return self.api.registry.by_storage()
 
     def current(self, storage: str, key: tuple[str, str]) -> Record | None:
@@ -108,11 +110,12 @@ class Controller(ABC):
         )
 
     def save(self, type_: ResourceType, record: Record, new: Json) -> Record:
-        """Store a changed copy of a record's object; without finalizers, a terminating object is deleted."""
+        """Store a changed copy of a stored object; a terminating object without finalizers is deleted."""
         return self.api.save(type_, record, new, record.load(), self.api.write())
 
 
 def _is_terminating(problem: StatusError) -> bool:
-    """Return whether a write failed because its namespace terminates: then there is no work left."""
+    """Return whether a create request failed because its namespace terminates: then the controller has no work
+    left."""
     causes = (problem.details or {}).get("causes") or [{}]
     return bool(causes[0].get("reason") == "NamespaceTerminating")

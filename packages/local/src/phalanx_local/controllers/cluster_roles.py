@@ -12,9 +12,8 @@ from phalanx_local.storage.store import Collection
 
 
 class ClusterRoleAggregation(Controller):
-    """Controller of aggregated ClusterRoles; keys are their names. A change of any ClusterRole can affect each of
-    them.
-    """
+    """Controller of aggregated ClusterRoles; keys are names of roles. A change of any ClusterRole can affect each
+    of them."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == CLUSTER_ROLES:

@@ -1,4 +1,4 @@
-"""Deployments: a ReplicaSet per pod template, and rollouts from one to the next."""
+"""Deployments: one ReplicaSet per version of the pod template, and rollouts from one ReplicaSet to the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 
 class DeploymentController(PodOwner):
-    """Controller of apps/v1 Deployments; old ReplicaSets shrink as pods of the new one become available."""
+    """Controller of apps/v1 Deployments; it scales old ReplicaSets down as pods of the new ReplicaSet become
+    available."""
 
     storage = "apps/deployments"
     owned = REPLICA_SETS
@@ -131,7 +132,7 @@ class DeploymentController(PodOwner):
 
 
 def _set_timed(status: Json, type_: str, holds: bool, reason: str, message: str, now: str) -> None:
-    """Set a condition with lastUpdateTime, which changes whenever the condition's text changes."""
+    """Set a Deployment condition with lastUpdateTime, which changes whenever the condition's text changes."""
     before: Json = next((item for item in status["conditions"] if item.get("type") == type_), {})
     condition = {
         "type": type_,
@@ -144,7 +145,8 @@ def _set_timed(status: Json, type_: str, holds: bool, reason: str, message: str,
 
 
 def _serving(record: Record) -> int:
-    """Return the available replicas that are still wanted: a set that shrank can have an outdated status."""
+    """Return how many replicas of a ReplicaSet are available and still wanted: the status can be outdated after a
+    scale-down."""
     return min(_size(record), _status(record, "availableReplicas"))
 
 

@@ -89,9 +89,8 @@ class DisruptionController(Controller):
         return pods
 
     def _disrupted(self, known: Json, pods: dict[Key, Json]) -> tuple[Json, float | None]:
-        """Return the allowed evictions whose pods are not deleted yet, and the seconds until the first of them
-        expires.
-        """
+        """Return the evicted pods that are not deleted yet, and the seconds until the first of these entries
+        expires."""
         by_name = {metadata(pod)["name"]: pod for pod in pods.values()}
         pending: Json = {}
         recheck: float | None = None
@@ -106,7 +105,8 @@ class DisruptionController(Controller):
         return pending, recheck
 
     def _expected(self, namespace: str, spec: Json, pods: list[Json]) -> tuple[int, int]:
-        """Return the expected number of pods, and the number of pods that must stay healthy."""
+        """Return the expected number of pods of a PodDisruptionBudget, and the number of pods that must stay
+        healthy."""
         unavailable = spec.get("maxUnavailable")
         if unavailable is not None:
             scale = self._scale(namespace, pods)
@@ -118,7 +118,7 @@ class DisruptionController(Controller):
         return scale, _share(available, scale)
 
     def _scale(self, namespace: str, pods: list[Json]) -> int:
-        """Return the total size of the pods' controllers; a pod without a known controller counts as one."""
+        """Return the total replicas of the pods' controllers; a pod without a known controller counts as one."""
         total, seen = 0, set()
         for pod in pods:
             size = None
@@ -149,7 +149,7 @@ class DisruptionController(Controller):
 
 
 def _share(value: Any, total: int) -> int:
-    """Return an int-or-percent of a total; percentages are rounded up."""
+    """Return the number that an int-or-percent value means for a total; percentages are rounded up."""
     if isinstance(value, str) and value.endswith("%"):
         try:
             return math.ceil(int(value[:-1]) * total / 100)

@@ -1,4 +1,4 @@
-"""Claims of generic ephemeral volumes, which are created for one pod."""
+"""PersistentVolumeClaims for the generic ephemeral volumes of pods: one claim per volume and pod."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from phalanx_local.controllers.base import Controller
 from phalanx_local.controllers.volumes import CLAIMS
 from phalanx_local.objects import Json, clone, mapping, sequence
+from phalanx_local.registry.api import Api
 from phalanx_local.storage.records import Change
 from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.pods import TERMINAL
@@ -16,12 +17,22 @@ PODS: Final = "/pods"
 
 
 class EphemeralVolumes(Controller):
-    """Controller of ephemeral volumes; keys are (namespace, name) of pods. Claims of other owners are kept."""
+    """Controller of ephemeral volumes; keys are (namespace, name) of pods.
+
+    A pod waits for the deletion of a claim of another owner that has the name of its own claim.
+    """
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        # Pods that wait for the deletion of a claim, by the key of the claim.
+        self._waiting: dict[tuple[str, str], set[tuple[str, str]]] = {}
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == PODS and change.old is None:
             self.add(change.key)
         elif collection.storage == CLAIMS and change.new is None and change.old is not None:
+            for pod in self._waiting.pop(change.key, ()):
+                self.add(pod)
             # A pod whose claim was deleted too early gets a new claim.
             for uid in change.old.owners:
                 owner = self.api.store.by_uid.get(uid)
@@ -42,7 +53,12 @@ class EphemeralVolumes(Controller):
         for volume in map(mapping, sequence(mapping(pod.get("spec")).get("volumes"))):
             template = mapping(mapping(volume.get("ephemeral")).get("volumeClaimTemplate"))
             name = f"{record.name}-{volume.get('name')}"
-            if not template or self.current(CLAIMS, (record.namespace, name)) is not None:
+            if not template:
+                continue
+            existing = self.current(CLAIMS, (record.namespace, name))
+            if existing is not None:
+                if record.uid not in existing.owners:
+                    self._waiting.setdefault(existing.key, set()).add(record.key)
                 continue
             given = mapping(template.get("metadata"))
             meta: Json = {part: clone(given)[part] for part in ("labels", "annotations") if given.get(part)}

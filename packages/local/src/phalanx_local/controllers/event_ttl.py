@@ -1,4 +1,4 @@
-"""Expiry of events one hour after their last change, as in Kubernetes."""
+"""Expiry of Events one hour after their last change, as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SWEEP: Final = "sweep"
 
 
 class EventExpiry(Controller):
-    """Controller with one timer for all events: changes are ordered by time, so the oldest event is first."""
+    """Controller with one timer for all Events: changes are ordered by time, so the oldest Event is first."""
 
     def __init__(self, api: Api, ttl: float) -> None:
         super().__init__(api)

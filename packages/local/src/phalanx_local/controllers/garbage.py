@@ -23,7 +23,7 @@ _HELD: Final = b'"finalizers"'
 
 
 class _Object(NamedTuple):
-    """Key of an object, as a dependent, or as an owner that waits for its dependents."""
+    """Key of an object in the store: a dependent, or an owner that waits for the deletion of its dependents."""
 
     storage: str
     key: Key
@@ -147,7 +147,7 @@ class GarbageCollector(Controller):
         self.api.delete(type_, record, options, self.api.write())
 
     def _owner_state(self, dependent: Record, reference: Json) -> str:
-        """Return the state of an owner: it exists, waits for the deletion of its dependents, or is absent.
+        """Return the state of an object's owner: it exists, waits for the deletion of its dependents, or is absent.
 
         An owner of a kind that is not served cannot be read, so it counts as existing.
         """

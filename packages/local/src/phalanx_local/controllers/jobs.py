@@ -27,7 +27,7 @@ _MAX_BACKOFF: Final = 600.0
 
 
 class _Orphan(NamedTuple):
-    """Key of a tracked pod whose job is deleted or does not own it any more."""
+    """Key of a pod with the tracking finalizer whose Job is deleted or does not own the pod any more."""
 
     key: Key
 
@@ -69,7 +69,8 @@ class JobController(PodOwner):
             super().reconcile(key)
 
     def _is_orphan(self, pod: Record) -> bool:
-        """Return whether a pod is tracked although none of its owners is a job; the pod is not decoded."""
+        """Return whether a pod has the tracking finalizer although none of its owners is a Job; the pod is not
+        decoded."""
         if _TRACKED not in pod.body:
             return False
         return not any(self.api.store.by_uid.get(uid, ("",))[0] == self.storage for uid in pod.owners)
@@ -108,7 +109,7 @@ class JobController(PodOwner):
             self._release(pod)
 
     def _count_ended(self, spec: Json, status: Json, pods: list[Record]) -> list[Record]:
-        """Add pods that ended since the last reconciliation to the status, and return them."""
+        """Add pods that ended since the last reconciliation to the Job's status, and return these pods."""
         ended = []
         for pod in pods:
             obj = pod.load()
@@ -146,7 +147,7 @@ class JobController(PodOwner):
         self.save(self.types()[PODS], current, obj)
 
     def _end_if_due(self, record: Record, spec: Json, status: Json, active: list[Record]) -> bool:
-        """Return whether the job has ended; if so, record the end in the status."""
+        """Record in the Job's status that the Job has succeeded or failed, if so. Return whether it has ended."""
         now = self.api.now()
         failed, succeeded = number(status.get("failed"), 0), number(status.get("succeeded"), 0)
         completions = spec.get("completions")
@@ -167,7 +168,7 @@ class JobController(PodOwner):
         return True
 
     def _stop(self, pod: Record) -> None:
-        """Delete a pod that must not count as failed: its finalizer is removed first."""
+        """Delete a pod of a Job that must not count as failed: the tracking finalizer is removed first."""
         self._release(pod)
         current = self.current(PODS, pod.key)
         if current is not None and current.uid == pod.uid:
@@ -204,7 +205,7 @@ class JobController(PodOwner):
     def _adjust(
         self, type_: ResourceType, record: Record, spec: Json, status: Json, active: list[Record]
     ) -> list[Record]:
-        """Create missing pods and stop surplus pods; return the active pods after that."""
+        """Create the missing pods of a Job and delete its surplus pods; return the active pods after that."""
         parallelism = number(spec.get("parallelism"), 1)
         completions, succeeded = spec.get("completions"), number(status.get("succeeded"), 0)
         if isinstance(completions, int):
@@ -226,7 +227,8 @@ class JobController(PodOwner):
         return [pod for pod in self.dependents(record) if is_active(pod)]
 
     def _backs_off(self, record: Record, status: Json) -> bool:
-        """Return whether the back-off of the last failure has not passed: 10 s, doubled, at most ten minutes."""
+        """Return whether the Job's back-off since its last failed pod has not passed: 10 s, doubled, at most ten
+        minutes."""
         failed = number(status.get("failed"), 0)
         last = max(
             (
@@ -246,7 +248,7 @@ class JobController(PodOwner):
         return True
 
     def _expire(self, spec: Json, status: Json, record: Record) -> None:
-        """Delete a finished job after its TTL."""
+        """Delete a finished Job when its ttlSecondsAfterFinished has passed."""
         ttl = spec.get("ttlSecondsAfterFinished")
         if not isinstance(ttl, int):
             return
@@ -319,7 +321,7 @@ def _free_indexes(status: Json, active: list[Record], completions: object) -> li
 
 
 def _parse_indexes(source: str) -> set[int]:
-    """Return the indexes of a text such as `1,3-5`."""
+    """Return the completion indexes of a text such as `1,3-5`."""
     indexes: set[int] = set()
     for part in source.split(",") if source else ():
         low, _, high = part.partition("-")
@@ -328,7 +330,8 @@ def _parse_indexes(source: str) -> set[int]:
 
 
 def _format_indexes(indexes: set[int]) -> str:
-    """Format indexes as in Kubernetes: runs of three and more are shortened."""
+    """Format completion indexes as in Kubernetes: three or more consecutive indexes become a range, such as
+    `3-5`."""
     parts: list[str] = []
     ordered = sorted(indexes)
     at = 0
@@ -345,7 +348,7 @@ def _format_indexes(indexes: set[int]) -> str:
 
 
 def _put_index(body: Json, job: str, index: int) -> None:
-    """Add the index of an Indexed job's pod: annotation, label, host name and environment."""
+    """Add the completion index of an Indexed Job to its pod: annotation, label, host name and environment."""
     meta, spec = metadata(body), mapping(body.get("spec"))
     meta["generateName"] = f"{job}-{index}-"
     meta.setdefault("annotations", {})[INDEX] = str(index)

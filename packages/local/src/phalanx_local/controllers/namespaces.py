@@ -1,4 +1,4 @@
-"""Namespace deletion: first the contents, then the finalizer, then the namespace."""
+"""Namespace deletion: first the objects in the namespace, then the finalizer, then the namespace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NamespaceController(Controller):
         self.save(type_, record, obj)
 
     def _delete_some(self, namespace: str) -> bool:
-        """Delete objects of the namespace, as many as fit into a time slice. Return whether all were deleted."""
+        """Delete objects of the namespace during one time slice. Return whether none remain."""
         weight = 0
         for type_, collection in self._contents():
             for key in collection.keys(namespace):
@@ -70,7 +70,7 @@ class NamespaceController(Controller):
         return True
 
     def _remaining(self, namespace: str) -> dict[str, int]:
-        """Return the number of remaining objects by plural."""
+        """Return the number of remaining objects of the namespace for each resource (plural name)."""
         counts = {type_.plural: len(collection.keys(namespace)) for type_, collection in self._contents()}
         return {plural: count for plural, count in counts.items() if count}
 

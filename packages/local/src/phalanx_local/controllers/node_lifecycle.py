@@ -1,7 +1,7 @@
-"""Taints that follow a node's conditions, and the Unknown condition of nodes without heartbeats.
+"""Taints for a node's conditions, and the condition Ready=Unknown for nodes without heartbeats.
 
-https://kubernetes.io/docs/concepts/architecture/nodes/ : schedulers check taints, not Ready. This controller
-evicts no pods: without an agent on the node, their deletion would never complete.
+https://kubernetes.io/docs/concepts/architecture/nodes/ : schedulers check taints, not Ready. This controller evicts
+no pods: without an agent on the node, their deletion would never complete.
 """
 
 from __future__ import annotations

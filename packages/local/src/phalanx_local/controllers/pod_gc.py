@@ -1,4 +1,4 @@
-"""Pods of deleted nodes: no kubelet will end them."""
+"""Deletion of pods whose node is deleted: no kubelet reports the end of these pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PODS, NODES = "/pods", "/nodes"
 
 
 class PodGarbageCollector(Controller):
-    """Controller of pods on missing nodes; keys are node names. After the delay the pods fail and are deleted."""
+    """Controller of pods on missing nodes; keys are node names. After a delay the pods are set to Failed and
+    deleted."""
 
     def __init__(self, api: Api, delay: float) -> None:
         super().__init__(api)

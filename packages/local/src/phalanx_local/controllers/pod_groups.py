@@ -1,4 +1,5 @@
-"""Protection of native PodGroups: a terminating PodGroup remains while a running pod references it."""
+"""Protection of native PodGroups (scheduling.k8s.io): a terminating PodGroup remains while a running pod references
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ GROUPS, PODS = "scheduling.k8s.io/podgroups", "/pods"
 
 
 class PodGroupController(Controller):
-    """Controller of terminating PodGroups; keys are (namespace, name) of groups."""
+    """Controller of terminating native PodGroups; keys are (namespace, name) of groups."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)

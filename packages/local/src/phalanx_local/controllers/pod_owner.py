@@ -1,4 +1,4 @@
-"""Base of controllers that own pods: list of their pods, pods from a template, readiness counts."""
+"""Base of controllers that own pods: the owned pods, new pods from a template, and readiness counts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PodOwner(Controller):
 
     @abstractmethod
     def sync(self, type_: ResourceType, record: Record) -> None:
-        """Reconcile the owned objects and the status of one object."""
+        """Reconcile the owned objects and the status of one owner (a ReplicaSet, a Job, ...)."""
 
     def dependents(self, owner: Record) -> list[Record]:
         """Return the owned objects that this owner controls, oldest first."""
@@ -63,7 +63,7 @@ class PodOwner(Controller):
         return sorted(records, key=lambda record: record.key)
 
     def controlled(self, type_: ResourceType, owner: Record, body: Json) -> Json:
-        """Return the body with the owner as its controller."""
+        """Return the object to create with the owner as its controller in metadata.ownerReferences."""
         metadata(body)["ownerReferences"] = [
             {
                 "apiVersion": type_.preferred.api_version,
@@ -87,7 +87,8 @@ class PodOwner(Controller):
         return self.controlled(type_, owner, body)
 
     def create_pod(self, namespace: str, body: Json) -> None:
-        """Store a pod. Record a rejection (by a quota or a policy) in an event of the owner, and raise it."""
+        """Store a new pod. If a quota or a policy rejects the pod, record an event on the owner and raise the
+        rejection."""
         try:
             self.create(PODS, namespace, body)
         except StatusError as refusal:
@@ -123,7 +124,7 @@ class PodOwner(Controller):
         self.api.delete(self.types()[storage], record, DeleteOptions(uid=record.uid), self.api.write())
 
     def put_status(self, type_: ResourceType, owner: Key, status: Json) -> None:
-        """Store a status if it differs from the stored one."""
+        """Store a status of the owner if it differs from the stored status."""
         record = self.current(self.storage, owner)
         if record is not None:
             new = record.load()
@@ -139,7 +140,7 @@ def _controller_uid(record: Record) -> str:
 
 
 def is_active(pod: Record) -> bool:
-    """Return whether a pod runs or will run."""
+    """Return whether a pod runs or will run: it has not ended and is not terminating."""
     return not pod.terminating and pod.fields["status.phase"] not in TERMINAL
 
 

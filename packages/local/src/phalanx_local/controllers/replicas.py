@@ -1,4 +1,4 @@
-"""ReplicaSets: pods in the wanted number."""
+"""ReplicaSets: keep `spec.replicas` pods running."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class ReplicaSetController(PodOwner):
 
 
 def _cost(pod: Record) -> tuple[bool, bool, bool, int, str]:
-    """Return the deletion order of surplus pods: unbound, pending, not ready, then the newest."""
+    """Return the sort key by which surplus pods are deleted: unbound, pending and not ready pods first, then the
+    newest."""
     return (
         bool(pod.fields["spec.nodeName"]),
         pod.fields["status.phase"] == "Running",

@@ -22,6 +22,9 @@ CLAIMS, TEMPLATES = "resource.k8s.io/resourceclaims", "resource.k8s.io/resourcec
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
+# Storage of the kinds of consumers, by (apiGroup, resource) of an entry in `reservedFor`.
+_CONSUMERS = {("", "pods"): PODS, ("scheduling.k8s.io", "podgroups"): GROUPS}
+
 # A name of 63 characters minus a hyphen and five random characters.
 _MAX_BASE = 57
 
@@ -71,7 +74,7 @@ class ResourceClaimController(Controller):
     # creation of claims
 
     def _create_claims(self, storage: str, owner: Record) -> None:
-        """Create the claims of a pod or PodGroup from its templates, and name them in its status."""
+        """Create the ResourceClaims of a pod or PodGroup from its templates, and name them in its status."""
         obj = owner.load()
         wanted = [mapping(entry) for entry in sequence(dig(obj, "spec", "resourceClaims"))]
         if not wanted:
@@ -98,7 +101,8 @@ class ResourceClaimController(Controller):
         return bool(claim) and self.current(CLAIMS, (owner.namespace, claim)) is not None
 
     def _claim_of_group(self, pod: Record, obj: Json, entry: Json) -> str | None:
-        """Return the claim of the pod's group if the group has an equal entry; "" until that claim exists."""
+        """Return the ResourceClaim of the pod's PodGroup if the group has an equal entry; "" until that claim
+        exists."""
         name = text(dig(obj, "spec", "schedulingGroup", "podGroupName"))
         group = self.current(GROUPS, (pod.namespace, name)) if name else None
         body = group.load() if group is not None else {}
@@ -113,7 +117,8 @@ class ResourceClaimController(Controller):
         return ""
 
     def _ensure_claim(self, storage: str, owner: Record, name: str, template: str) -> str:
-        """Return the name of the claim created for an owner, now or before; "" if the template is missing."""
+        """Create a ResourceClaim for an owner unless it exists already, and return its name; "" if the template is
+        missing."""
         for storage_of_dependent, key in self.api.store.by_owner.get(owner.uid, ()):
             claim = self.current(CLAIMS, key) if storage_of_dependent == CLAIMS else None
             if claim is not None and mapping(metadata(claim.load()).get("annotations")).get(POD_CLAIM) == name:
@@ -137,12 +142,13 @@ class ResourceClaimController(Controller):
     # deallocation of claims
 
     def _deallocate(self, record: Record) -> None:
-        """Remove ended consumers. A claim without consumers loses its devices; a generated one is deleted with its
-        pod.
-        """
+        """Remove ended pods from `reservedFor` of a ResourceClaim; deallocate the devices of a claim without
+        consumers, and delete it if it was generated for an ended pod."""
         obj = record.load()
         status = mapping(obj.get("status"))
         consumers = [mapping(entry) for entry in sequence(status.get("reservedFor"))]
+        if any((text(entry.get("apiGroup")), entry.get("resource")) not in _CONSUMERS for entry in consumers):
+            return  # whether a consumer of another kind has ended is unknown
         alive = [entry for entry in consumers if self._consumes(record.namespace, entry)]
         changed = len(alive) < len(consumers)
         if changed:
@@ -171,7 +177,7 @@ class ResourceClaimController(Controller):
             self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
 
     def _consumes(self, namespace: str, entry: Json) -> bool:
-        storage = GROUPS if entry.get("resource") == "podgroups" else PODS
+        storage = _CONSUMERS[text(entry.get("apiGroup")), text(entry.get("resource"))]
         record = self.current(storage, (namespace, text(entry.get("name"))))
         return (
             record is not None
@@ -180,10 +186,10 @@ class ResourceClaimController(Controller):
         )
 
     def _owner_is_done(self, record: Record, obj: Json) -> bool:
-        """Return whether the claim was generated for a pod that has ended or is deleted."""
+        """Return whether a ResourceClaim was generated for a pod that has ended or is deleted."""
         for reference in map(mapping, sequence(metadata(obj).get("ownerReferences"))):
             if reference.get("controller") is True and reference.get("kind") == "Pod":
-                owner = {"name": reference.get("name"), "uid": reference.get("uid")}
+                owner = {"resource": "pods", "name": reference.get("name"), "uid": reference.get("uid")}
                 return not self._consumes(record.namespace, owner)
         return False
 
@@ -221,7 +227,7 @@ def _reference(api_version: str, storage: str, owner: Record) -> dict[str, Any]:
 
 
 def _base(owner: str, claim: str) -> str:
-    """Return the prefix of a generated name; long names are cut in proportion."""
+    """Return the prefix of a generated ResourceClaim's name; long names are cut in proportion."""
     whole = f"{owner}-{claim}-"
     if len(whole) <= _MAX_BASE:
         return whole

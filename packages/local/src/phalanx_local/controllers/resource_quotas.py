@@ -18,7 +18,8 @@ _EXPIRED: Final = "expired"
 
 
 class ResourceQuotaController(Controller):
-    """Controller of quotas; keys are names of namespaces, and terminating pods whose grace period has passed."""
+    """Controller of ResourceQuotas; keys are names of namespaces, and terminating pods whose grace period has
+    passed."""
 
     def __init__(self, api: Api, ledger: QuotaLedger) -> None:
         super().__init__(api)

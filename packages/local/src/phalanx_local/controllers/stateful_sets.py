@@ -1,4 +1,4 @@
-"""StatefulSets: pods with stable names and their own claims."""
+"""StatefulSets: pods with stable names and their own PersistentVolumeClaims."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _INDEX: Final = "apps.kubernetes.io/pod-index"
 class StatefulSetController(PodOwner):
     """Controller of apps/v1 StatefulSets: ordinals, volumeClaimTemplates, OrderedReady and Parallel.
 
-    Pods of an outdated template remain until they are deleted, as with updateStrategy OnDelete; claims are never
-    deleted.
+    Pods of an outdated template remain until they are deleted, as with updateStrategy OnDelete;
+    PersistentVolumeClaims are never deleted.
     """
 
     storage = "apps/statefulsets"
@@ -105,6 +105,6 @@ class StatefulSetController(PodOwner):
 
 
 def _ordinal(owner: Record, pod: Record) -> int:
-    """Return the ordinal of a pod; -1 for a pod that does not belong to the set."""
+    """Return the ordinal of a StatefulSet's pod; -1 for a pod that does not belong to the set."""
     prefix, _, digits = pod.name.rpartition("-")
     return int(digits) if prefix == owner.name and digits.isdecimal() else -1

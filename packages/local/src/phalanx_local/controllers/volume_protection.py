@@ -1,4 +1,5 @@
-"""Protection of volumes in use: claims that pods use, and volumes that claims use, are deleted later."""
+"""Protection of volumes in use: the deletion of a PersistentVolumeClaim waits for its pods, and that of a
+PersistentVolume for its claim."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ PODS: Final = "/pods"
 
 
 class VolumeProtection(Controller):
-    """Controller of terminating claims and volumes; keys are (storage, namespace, name)."""
+    """Controller of terminating PersistentVolumeClaims and PersistentVolumes; keys are (storage, namespace,
+    name)."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage in (CLAIMS, VOLUMES) and change.new is not None and change.new.terminating:
@@ -53,7 +55,7 @@ class VolumeProtection(Controller):
         self.save(self.types()[storage], record, obj)
 
     def _is_used(self, claim: Record) -> bool:
-        """Return whether a pod that is bound and has not ended uses the claim."""
+        """Return whether a bound pod that has not ended uses the PersistentVolumeClaim."""
         pods = self.api.store.collections.get(PODS)
         return any(
             not _is_over(pod) and claim.name in claims_of(pod.load())
@@ -63,7 +65,7 @@ class VolumeProtection(Controller):
 
 
 def claims_of(pod: Json) -> list[str]:
-    """Return the names of the claims that a pod uses, generated claims included."""
+    """Return the names of the PersistentVolumeClaims that a pod uses, including those of ephemeral volumes."""
     names = []
     for volume in map(mapping, sequence(mapping(pod.get("spec")).get("volumes"))):
         if volume.get("persistentVolumeClaim"):

@@ -1,4 +1,4 @@
-"""Persistent volumes and claims: binding, provisioning, and reclaim of released volumes.
+"""PersistentVolumes and their claims: binding, provisioning, and reclaim of released volumes.
 
 Volumes are provisioned for claims of StorageClasses with the provisioner `phalanx.dev/fake`. The class parameter
 `topologyKey` names a node label; such a volume is reachable only from nodes with the same value. Claims of other
@@ -33,9 +33,8 @@ _DELAYED: Final = "WaitForFirstConsumer"
 
 
 class VolumeController(Controller):
-    """Controller of claims and volumes; keys are (storage, namespace, name). The key of a class means all of its
-    claims.
-    """
+    """Controller of PersistentVolumeClaims and PersistentVolumes; keys are (storage, namespace, name). The key of a
+    StorageClass means all of its claims."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         storage = collection.storage
@@ -99,7 +98,8 @@ class VolumeController(Controller):
             self._provision(record, claim)
 
     def _match(self, record: Record, claim: Json) -> Record | None:
-        """Return the volume reserved for a claim, else the smallest suitable one unless binding is delayed."""
+        """Return the volume reserved for a PersistentVolumeClaim, else the smallest suitable volume; None with
+        WaitForFirstConsumer."""
         waits = self._is_delayed(claim)
         fitting = []
         for volume in self._all(VOLUMES):
@@ -153,7 +153,8 @@ class VolumeController(Controller):
         self.create(VOLUMES, "", body)
 
     def _affinity(self, storage_class: Json, node: str) -> Json | None:
-        """Return the node affinity of a volume, None if all nodes reach it; {} if the node lacks the label."""
+        """Return the node affinity of a volume; None if all nodes reach the volume, {} if the node lacks the
+        topology label."""
         key = text(mapping(storage_class.get("parameters")).get("topologyKey"))
         if not key or not node:
             return None
@@ -170,7 +171,8 @@ class VolumeController(Controller):
         return record is not None and record.load().get("volumeBindingMode") == _DELAYED
 
     def _bind(self, record: Record, volume: Record, *, by_controller: bool) -> None:
-        """Bind volume and claim, the volume first; parts that are bound already are not written."""
+        """Bind a volume and its PersistentVolumeClaim to each other, the volume first; a side that is bound already
+        is not written."""
         obj, claim = volume.load(), record.load()
         spec = mapping(obj["spec"])
         if text(mapping(spec.get("claimRef")).get("uid")) != record.uid:
@@ -237,7 +239,7 @@ def _reference(claim: Record) -> Json:
 
 
 def _is_available_to(volume: Json, claim: Record) -> bool:
-    """Return whether a volume is free or reserved for the claim."""
+    """Return whether a PersistentVolume is unbound or reserved for the claim."""
     reference = mapping(mapping(volume.get("spec")).get("claimRef"))
     if not reference:
         return True

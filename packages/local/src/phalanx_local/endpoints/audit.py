@@ -1,4 +1,4 @@
-"""Audit log: one JSON line per request."""
+"""Audit log of the API server: one JSON line per request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx_local.objects import encode
 
 
 class Audit:
-    """Audit log in a file that only its owner can read; a watch is recorded at its end."""
+    """Audit log in a file that only the file's owner can read; a watch is recorded at its end."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -28,7 +28,7 @@ class Audit:
         headers: Mapping[str, str],
         acting: User | None = None,
     ) -> None:
-        """Record a request of `user`, who impersonates `acting`."""
+        """Write an audit line about a request of `user`, who impersonates `acting`."""
         entry = {
             "time": micro_timestamp(self._clock.now()),
             "user": user.name if user is not None else "",

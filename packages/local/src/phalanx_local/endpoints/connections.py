@@ -1,4 +1,4 @@
-"""Time limits of connections, so that clients that send nothing do not use up the file descriptors."""
+"""Time limits of HTTP connections, so that clients that send nothing do not use up the file descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODY_SECONDS: Final = 60.0
 
 
 class TimedServer(web.Server):
-    """HTTP server that closes a connection without a complete request head.
+    """HTTP server that closes a connection if the client sends no complete request line and headers in time.
 
     The first request has `HEADER_SECONDS`; a later one is limited by the keep-alive timeout of aiohttp.
     """

@@ -76,7 +76,7 @@ def group_list(registry: Registry) -> Json:
 
 
 def resource_list(registry: Registry, group: str, version: str) -> Json | None:
-    """Return the document of GET /apis/GROUP/VERSION; None if it is not served."""
+    """Return the document of GET /apis/GROUP/VERSION; None if the server does not serve this version."""
     served = registry.served(group, version)
     if not served:
         return None

@@ -1,4 +1,4 @@
-"""Fault injection for tests of clients.
+"""Fault injection for tests of API clients.
 
     server.faults.answer("POST", r"/binding$", 409, times=3)
     server.faults.drop("POST", r"/binding$", after_write=True)
@@ -18,7 +18,7 @@ from phalanx_local.errors import StatusError
 
 @dataclass(slots=True)
 class FaultRule:
-    """Fault for the next `times` requests whose method and path match (`*` is every method)."""
+    """Injected fault for the next `times` requests whose method and path match (`*` is every method)."""
 
     method: str
     path: re.Pattern[str]
@@ -33,7 +33,7 @@ class FaultRule:
     seen: int = 0
 
     def error(self) -> StatusError:
-        """Return the error response of the rule."""
+        """Return the error response with which this fault rule answers."""
         details: dict[str, object] = {}
         headers = {}
         if self.retry_after is not None:
@@ -66,7 +66,7 @@ class Faults:
         self._expire: Callable[[], None] | None = None
 
     def wire(self, cut: Callable[[re.Pattern[str], StatusError | None], int], expire: Callable[[], None]) -> None:
-        """Connect the hooks to the running server."""
+        """Set the functions by which faults end watches and expire the history of the running server."""
         self._cut, self._expire = cut, expire
 
     def answer(
@@ -81,7 +81,7 @@ class Faults:
         message: str = "injected fault",
         after_write: bool = False,
     ) -> FaultRule:
-        """Answer with an error Status; with `after_write` only after the request took effect."""
+        """Answer matching requests with an error Status; with `after_write` only after the request took effect."""
         rule = FaultRule(
             method.upper(),
             re.compile(path),
@@ -95,11 +95,11 @@ class Faults:
         return self._add(rule)
 
     def drop(self, method: str, path: str, *, times: int = 1, after_write: bool = False) -> FaultRule:
-        """Close the connection without a response, before or after the request took effect."""
+        """Close the connection of matching requests without a response, before or after the request took effect."""
         return self._add(FaultRule(method.upper(), re.compile(path), times, drop=True, after_write=after_write))
 
     def delay(self, method: str, path: str, seconds: float, *, times: int = 1) -> FaultRule:
-        """Delay requests before they are processed."""
+        """Delay matching requests before the server processes them."""
         return self._add(FaultRule(method.upper(), re.compile(path), times, delay=seconds))
 
     def cut_watches(self, path: str = "", *, expired: bool = False) -> int:
@@ -117,7 +117,7 @@ class Faults:
         self.rules.clear()
 
     def match(self, method: str, path: str) -> FaultRule | None:
-        """Return the rule for a request, and count one use of it."""
+        """Return the fault rule for a request and count one use of the rule; None if no rule matches."""
         for index, rule in enumerate(self.rules):
             if rule.method in ("*", method) and rule.path.search(path):
                 rule.seen += 1

@@ -15,7 +15,7 @@ from phalanx_local.authentication.authenticator import Authenticator, User
 from phalanx_local.authorization import SUPERUSERS, Rbac, forbidden_request
 from phalanx_local.authorization.attributes import attributes_of
 from phalanx_local.authorization.impersonation import impersonated
-from phalanx_local.endpoints import discovery, openapi
+from phalanx_local.endpoints import discovery, openapi, openapi_v2
 from phalanx_local.endpoints.audit import Audit
 from phalanx_local.endpoints.connections import BODY_SECONDS
 from phalanx_local.endpoints.faults import FaultRule, Faults
@@ -40,14 +40,14 @@ _LONG_WARNING: Final = 256
 
 
 class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
-    """Log of malformed HTTP requests: one line each instead of aiohttp's traceback."""
+    """Log of malformed HTTP requests: one line per request instead of aiohttp's traceback."""
 
     def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
         self.warning("malformed HTTP request: %.200s", " ".join(str(exc_info or msg).split()))
 
 
 class DroppedError(Exception):
-    """Request whose connection is closed without a response."""
+    """Request whose connection the server closes without a response, because of an injected fault."""
 
 
 class HttpEndpoint:
@@ -139,7 +139,7 @@ class HttpEndpoint:
         return self._meta(path.rstrip("/") or "/", accept)
 
     async def _handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
-        """Handle a request; it is handled again after each round of webhook calls, with their answers."""
+        """Handle a request, and repeat it after each round of webhook calls with the responses of the webhooks."""
         for _ in range(ROUNDS):
             try:
                 return self._resources.handle(call)
@@ -182,12 +182,29 @@ class HttpEndpoint:
             if versions is None or not group:
                 return _page_not_found()
             return _json(discovery.group_document(group, versions))
+        if path == "/openapi/v2":
+            if openapi_v2.ACCEPTED in accept or openapi_v2.PROTOBUF in accept:
+                return web.Response(body=openapi_v2.binary(), headers={"Content-Type": openapi_v2.PROTOBUF})
+            return self._document(path, lambda: openapi_v2.document(registry))
         if path == "/openapi/v3":
             return self._document(path, lambda: openapi.index(registry))
         if path.startswith("/openapi/v3/"):
             return self._openapi(path)
         if path == "/":
-            return _json({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+            return _json(
+                {
+                    "paths": [
+                        "/api",
+                        "/apis",
+                        "/healthz",
+                        "/livez",
+                        "/openapi/v2",
+                        "/openapi/v3",
+                        "/readyz",
+                        "/version",
+                    ]
+                }
+            )
         return _page_not_found()
 
     def _groups(self, path: str, accept: str) -> web.StreamResponse:
@@ -223,7 +240,7 @@ class HttpEndpoint:
         return self._document(path, lambda: openapi.document(registry, group, version))
 
     def _document(self, key: str, make: Callable[[], Json], media: str = JSON) -> web.StreamResponse:
-        """Return a document that changes only with the definitions, encoded once."""
+        """Return a discovery or OpenAPI document, cached until a CustomResourceDefinition changes."""
         generation = self._api.registry.generation
         known = self._documents.get(key)
         if known is None or known[0] != generation:
@@ -232,7 +249,7 @@ class HttpEndpoint:
 
 
 async def _read_body(request: web.BaseRequest) -> bytes:
-    """Return the body. Raise 504 if the client does not send all of it in time."""
+    """Return the body of a request. Raise 504 if the client does not send the whole body in time."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
@@ -277,9 +294,8 @@ def _respond(answer: EncodedResponse) -> web.Response:
 
 
 def _limited(warnings: Sequence[str]) -> list[str]:
-    """Return the distinct warnings within the limits of the headers: shortened, and the last ones omitted, if
-    necessary.
-    """
+    """Return the distinct warnings of a response, shortened or with the last ones omitted to stay within the limits
+    of HTTP headers."""
     distinct = list(dict.fromkeys(warnings))[:_MAX_WARNINGS]
     if sum(map(len, distinct)) <= _MAX_CHARACTERS:
         return distinct

@@ -1,4 +1,4 @@
-"""Lists: selection, pages of one revision, and the rules of resourceVersion.
+"""GET of lists: selection of objects, pages of one revision, and the semantics of resourceVersion.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 """
@@ -40,7 +40,7 @@ _NO_FIELDS = FieldSelector(())
 
 
 class Selection(NamedTuple):
-    """Selected objects of a list or a watch; an empty namespace means all namespaces."""
+    """Namespace, label and field selectors of a list or a watch; an empty namespace means all namespaces."""
 
     namespace: str
     labels: Requirements
@@ -59,7 +59,7 @@ class Selection(NamedTuple):
 
 
 class ListQuery(NamedTuple):
-    """Parsed query parameters of a list."""
+    """Parsed query parameters of a list request."""
 
     selection: Selection
     limit: int
@@ -69,7 +69,7 @@ class ListQuery(NamedTuple):
 
 
 class ServedPage(NamedTuple):
-    """Part of a list: records in key order, and the continue token (empty on the last page)."""
+    """Page of a list: records in key order, and the continue token (empty on the last page)."""
 
     records: list[Record]
     revision: int
@@ -78,7 +78,8 @@ class ServedPage(NamedTuple):
 
 
 def parse_selection(version: Version, namespace: str, query: Mapping[str, str]) -> Selection:
-    """Parse the selectors. Raise 400 for a malformed selector or a field that the kind does not support."""
+    """Parse the label and field selectors. Raise 400 for a malformed selector or a field that the kind does not
+    support."""
     labels: Requirements = ()
     fields = _NO_FIELDS
     source = query.get("labelSelector")
@@ -97,7 +98,7 @@ def parse_selection(version: Version, namespace: str, query: Mapping[str, str]) 
 
 
 def parse_list_query(version: Version, namespace: str, query: Mapping[str, str]) -> ListQuery:
-    """Parse the parameters of a list. Raise 400 if they contradict each other."""
+    """Parse the query parameters of a list. Raise 400 if they contradict each other."""
     revision = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
     continuation = query.get("continue", "")
@@ -151,14 +152,16 @@ class _Token(msgspec.Struct):
 
 
 class Lister:
-    """Server of lists. Later pages show the revision of the first page; a few snapshots are cached for them."""
+    """Server of list requests. Later pages show the revision of the first page; a few snapshots are cached for
+    them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshots: OrderedDict[tuple[str, str, int], list[Record]] = OrderedDict()
 
     def page(self, collection: Collection, query: ListQuery) -> ServedPage:
-        """Return one page. Raise 410 for a token or a revision outside the history, 504 for a future one."""
+        """Return one page of a list. Raise 410 for a token or a revision outside the history, 504 for a future
+        revision."""
         store, selection = self._store, query.selection
         after: Key | None = None
         revision = store.revision
@@ -238,7 +241,7 @@ class Lister:
         return token
 
     def _expired_token(self, after: Key) -> StatusError:
-        """Return the 410 with a token that continues inconsistently, at the current revision."""
+        """Return the 410 for an expired continue token, with a new token that continues at the current revision."""
         text = (
             "The provided continue parameter is too old to display a consistent list result. You can start "
             "a new list without the continue parameter, or use the continue token in this response to "
@@ -252,7 +255,7 @@ class Lister:
 
 
 def encode_token(revision: int, key: Key) -> str:
-    """Return a continue token; revision -1 continues at the current revision."""
+    """Encode a continue token; revision -1 continues at the current revision."""
     raw = encode({"v": "meta.k8s.io/v1", "rv": revision, "ns": key[0], "name": key[1]})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
@@ -281,7 +284,7 @@ def list_metadata(page: ServedPage, version: Version | None = None) -> Json:
 
 
 def list_document(page: ServedPage, version: Version) -> bytes:
-    """Return the list as JSON; stored bytes are joined without decoding."""
+    """Return a page of a list as JSON; stored bytes are joined without decoding."""
     parts = [version.list_head, encode(list_metadata(page, version)), b',"items":[']
     if page.records:
         head = version.item_head

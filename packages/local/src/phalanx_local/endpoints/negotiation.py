@@ -13,9 +13,8 @@ _ANY: Final = ("application/json", "application/*", "*/*", "text/json")
 
 
 class Form(NamedTuple):
-    """Response format: `table` and `partial` of meta.k8s.io in the given version; `discovery` of
-    apidiscovery.k8s.io.
-    """
+    """Format of a response: `table` and `partial` of meta.k8s.io in the given version; `discovery` of
+    apidiscovery.k8s.io."""
 
     shape: Literal["json", "table", "partial", "discovery"]
     version: str = ""
@@ -26,7 +25,8 @@ PLAIN: Final = Form("json")
 
 @lru_cache(maxsize=64)
 def negotiate(accept: str) -> Form:
-    """Return the first supported format of an Accept header. Raise 406 if there is none."""
+    """Return the first response format of an Accept header that the server supports. Raise 406 if it supports
+    none."""
     if not accept:
         return PLAIN
     for offer in accept.split(","):

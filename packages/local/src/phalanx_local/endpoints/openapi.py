@@ -17,7 +17,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
 def index(registry: Registry) -> Json:
-    """Return GET /openapi/v3: one document per group version, with a hash of its content."""
+    """Return the document of GET /openapi/v3: one document per group version, with a hash of its content."""
     paths: Json = {}
     for group, versions in registry.groups().items():
         for version in versions:
@@ -28,7 +28,7 @@ def index(registry: Registry) -> Json:
 
 
 def document(registry: Registry, group: str, version: str) -> Json:
-    """Return GET /openapi/v3/apis/GROUP/VERSION."""
+    """Return the document of GET /openapi/v3/apis/GROUP/VERSION."""
     paths: Json = {}
     schemas: Json = {f"{_META}.ObjectMeta": _object_meta()}
     shapes = Shapes(schemas)

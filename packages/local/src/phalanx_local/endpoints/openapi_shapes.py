@@ -1,4 +1,4 @@
-"""OpenAPI schemas of built-in kinds, from the tables of phalanx_local.validation."""
+"""OpenAPI schemas of built-in kinds, from the known fields in phalanx_local.validation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ _ANY: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": T
 
 
 class Shapes:
-    """Component schemas of one document. The name of a nested type is that of its first occurrence."""
+    """Component schemas of one OpenAPI document. The name of a nested type is that of its first occurrence."""
 
     def __init__(self, schemas: Json) -> None:
         self._schemas = schemas
         self._names: dict[int, str] = {}
 
     def of_kind(self, item: Version, name: str) -> Json:
-        """Return the schema of a kind; an open object for kinds without a table."""
+        """Return the OpenAPI schema of a kind; a schema that allows all fields for kinds whose fields are not
+        known."""
         description = f"{item.type.kind}, a resource of {item.api_version}."
         root = kind_type(item.type.group, item.type.kind, item.name)
         if root is None:

@@ -23,7 +23,8 @@ _FORWARDED: Final = ("follow", "tailLines", "sinceSeconds", "timestamps", "previ
 
 
 class LogStream:
-    """Log of one container, forwarded in chunks. `identity` is the TLS context of the request, None for HTTP."""
+    """Stream of one container's log, forwarded in chunks. `identity` is the TLS context of the request, None for
+    HTTP."""
 
     def __init__(
         self, address: str, port: int, path: str, query: dict[str, str], identity: ssl.SSLContext | None
@@ -35,7 +36,7 @@ class LogStream:
         self._identity = identity
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the log as it arrives. Raise StatusError before the first chunk if the agent has no log."""
+        """Yield the log as it arrives. Raise StatusError before the first chunk if the node agent has no log."""
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
@@ -56,7 +57,8 @@ class LogStream:
 def open_log(
     api: Api, record: Record, query: Mapping[str, str], identity: ssl.SSLContext | None = None
 ) -> LogStream:
-    """Return the log of a container. Raise 400 before the pod is bound, 500 if its agent is unknown."""
+    """Return the log stream of a container. Raise 400 before the pod is bound, 500 if the kubelet of its node is
+    unknown."""
     pod = record.load()
     container = _container(pod, query.get("container", ""), record.name)
     node_name = text(dig(pod, "spec", "nodeName"))
@@ -92,7 +94,7 @@ def _container(pod: Json, wanted: str, name: str) -> str:
 
 
 def _endpoint(node: Json) -> tuple[str, int]:
-    """Return a loopback address and port of the node's kubelet, or an empty address."""
+    """Return a loopback address and port of the node's kubelet; ("", 0) if the node has none."""
     port = dig(node, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
     if not isinstance(port, int) or not 0 < port < 65_536:
         return "", 0

@@ -52,7 +52,7 @@ _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 class RequestInfo(NamedTuple):
-    """One parsed request."""
+    """Parsed API request: target, verb, user, query and body."""
 
     target: Target
     method: str
@@ -64,7 +64,7 @@ class RequestInfo(NamedTuple):
 
 
 class EncodedResponse(NamedTuple):
-    """One encoded response."""
+    """Encoded API response: status, body and headers."""
 
     body: bytes
     status: int = 200
@@ -73,7 +73,8 @@ class EncodedResponse(NamedTuple):
 
 
 class ResourceHandler:
-    """Dispatcher by verb and subresource. `kubelet_identity` is the TLS context of requests to kubelets."""
+    """Dispatcher of API requests by verb and subresource. `kubelet_identity` is the TLS context of requests to
+    kubelets."""
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class ResourceHandler:
         self._kubelet_identity = kubelet_identity
 
     def handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
-        """Return the response, a watch or log to stream, or None if the resource is not served."""
+        """Execute an API request. Return the response, a watch or log to stream, or None if the resource is not
+        served."""
         target = call.target
         version = self._api.registry.version(target.group, target.version, target.plural)
         if version is None or (target.namespace and not version.type.namespaced):
@@ -329,7 +331,7 @@ class ResourceHandler:
     # --- shared
 
     def _check_create(self, call: RequestInfo, version: Version, write: Write) -> None:
-        """Raise 403 if the write would create the object and the user has no create right."""
+        """Raise 403 if a PUT or apply would create the object and the user has no create right."""
         target, type_ = call.target, version.type
         if target.subresource or (target.namespace, target.name) in self._api.collection(type_).records:
             return
@@ -337,7 +339,7 @@ class ResourceHandler:
         write.requester.require(Attributes("create", type_.group, type_.plural, "", target.namespace, target.name))
 
     def _admit(self, call: RequestInfo, version: Version, operation: str, obj: Json, write: Write) -> None:
-        """Call the policies for a request that is not a plain write of an object."""
+        """Call policies and webhooks for a write to a subresource such as pods/binding."""
         target = call.target
         of = (target.namespace, target.name, target.subresource)
         self._api.admit(operation, version, obj, None, write, of=of)

@@ -1,4 +1,4 @@
-"""Reviews: the identity of a token, and the rights of a user.
+"""TokenReview, SubjectAccessReview and SelfSubjectReview: the user of a token, and the rights of a user.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
 """
@@ -18,14 +18,15 @@ _EITHER: Final = "exactly one of nonResourceAttributes or resourceAttributes mus
 
 
 class Reviewer:
-    """Server of reviews, which are never stored."""
+    """Server of review kinds, whose objects are never stored."""
 
     def __init__(self, authenticator: Authenticator, rbac: Rbac) -> None:
         self._authenticator = authenticator
         self.rbac = rbac
 
     def review(self, body: Json, version: Version, namespace: str, user: User) -> Json:
-        """Return the review with its status. Raise 400 or 422 for an invalid review."""
+        """Return a TokenReview, SubjectAccessReview, ... with its status. Raise 400 or 422 for an invalid
+        review."""
         kind = version.type.kind
         spec = mapping(body.get("spec"))
         answer: Json = {

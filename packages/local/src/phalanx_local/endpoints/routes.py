@@ -9,7 +9,8 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class Target(NamedTuple):
-    """Target of a resource path; absent parts are empty strings."""
+    """Group, version, namespace, resource, name and subresource of a request path; absent parts are empty
+    strings."""
 
     group: str
     version: str
@@ -20,7 +21,7 @@ class Target(NamedTuple):
 
 
 def parse_path(path: str) -> Target | None:
-    """Return the target of a path below /api/VERSION or /apis/GROUP/VERSION; None for every other path.
+    """Return the parts of a path below /api/VERSION or /apis/GROUP/VERSION; None for every other path.
 
     A path that ends at the version has an empty plural: it requests the list of resources.
     """

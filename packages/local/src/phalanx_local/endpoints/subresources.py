@@ -1,4 +1,4 @@
-"""Subresources with their own logic: binding, eviction, scale, finalize, and delete options."""
+"""Subresources with their own logic: binding, eviction, scale, finalize; and delete options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUCCESS: Final[Json] = {
 
 
 class _Named(NamedTuple):
-    """Resource with a different name for its errors."""
+    """Resource under another name in error messages."""
 
     group: str
     plural: str
@@ -88,7 +88,7 @@ def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, w
 
 
 def _require_request(body: Json, kind: str, name: str, namespace: str) -> None:
-    """Raise 400 if a request about a pod has another kind or names another pod."""
+    """Raise 400 if the body of a request to a pod's subresource has another kind or names another pod."""
     body_kind = body.get("kind")
     if body_kind and body_kind != kind:
         raise bad_request(f'{body_kind} in version "v1" cannot be handled as a {kind}: unknown conversion')
@@ -100,7 +100,7 @@ def _require_request(body: Json, kind: str, name: str, namespace: str) -> None:
 
 
 def set_condition(status: Json, condition: Json, now: str, *, probe: bool = False) -> None:
-    """Set a condition in status.conditions by type; the transition time changes only with the status."""
+    """Set a condition in status.conditions by type; lastTransitionTime changes only with the condition's status."""
     conditions = status.setdefault("conditions", [])
     for index, item in enumerate(conditions):
         if mapping(item).get("type") == condition["type"]:
@@ -119,7 +119,7 @@ def _stamped(condition: Json, since: str, probe: bool) -> Json:
 
 
 def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json, write: Write) -> Json:
-    """Delete a pod if its disruption budget allows it. Raise 429 if not, 500 if several budgets match the pod."""
+    """Delete a pod if its PodDisruptionBudget allows it. Raise 429 if not, 500 if several budgets match the pod."""
     type_ = version.type
     _require_request(eviction, "Eviction", name, namespace)
     record = api.record(type_, namespace, name)
@@ -137,7 +137,7 @@ def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json,
 
 
 def _announce_eviction(api: Api, type_: ResourceType, record: Record, write: Write) -> Record:
-    """Set the DisruptionTarget condition, so that the pod's controller does not count a failure."""
+    """Set the DisruptionTarget condition of a pod before its eviction, so that its controller counts no failure."""
     new = record.load()
     condition = {
         "type": "DisruptionTarget",
@@ -227,7 +227,7 @@ def parse_delete_options(body: Json, write: Write) -> DeleteOptions:
 
 
 def scale_of(record: Record, version: Version) -> Json:
-    """Return the autoscaling/v1 Scale of an object."""
+    """Return the autoscaling/v1 Scale of an object with replicas."""
     obj = record.load()
     paths = version.scale or ScalePaths()
     meta = metadata(obj)
@@ -246,7 +246,7 @@ def scale_of(record: Record, version: Version) -> Json:
 
 
 def rescale(api: Api, version: Version, record: Record, scale: Json, write: Write) -> Record:
-    """Write a Scale's replicas back to the object. Raise 422 for an invalid count."""
+    """Write the replicas of a Scale to the scaled object. Raise 422 for an invalid number."""
     check_names(scale, record.name, record.namespace)
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas

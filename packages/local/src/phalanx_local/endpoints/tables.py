@@ -17,9 +17,7 @@ Include = Literal["None", "Metadata", "Object"]
 
 
 def included(query: Mapping[str, str]) -> Include:
-    """Return the part of each object that its row includes. Raise 400 for other values than None, Metadata or
-    Object.
-    """
+    """Parse `includeObject`: None, Metadata or Object of each row of a Table. Raise 400 for other values."""
     asked = query.get("includeObject", "") or "Metadata"
     if asked == "Metadata":
         return "Metadata"
@@ -33,14 +31,14 @@ def included(query: Mapping[str, str]) -> Include:
 
 
 def table_of(page: ServedPage, version: Version, form: str, include: Include, now: float) -> Json:
-    """Return the table of a list."""
+    """Return the meta.k8s.io Table of a list."""
     table = _table(page.records, version, form, include, now)
     table["metadata"] = list_metadata(page)
     return table
 
 
 def table_of_one(record: Record, version: Version, form: str, include: Include, now: float) -> Json:
-    """Return the table of one object."""
+    """Return the meta.k8s.io Table of one object."""
     table = _table([record], version, form, include, now)
     table["metadata"] = {"resourceVersion": str(record.revision)}
     return table
@@ -70,7 +68,7 @@ def _row_object(obj: Json, form: str, include: Include) -> Json | None:
 
 
 def partial_object(obj: Json, form: str = "v1") -> Json:
-    """Return the PartialObjectMetadata of an object."""
+    """Return the metadata of an object as a PartialObjectMetadata."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{form}",
@@ -79,12 +77,12 @@ def partial_object(obj: Json, form: str = "v1") -> Json:
 
 
 def partial(record: Record) -> bytes:
-    """Return the PartialObjectMetadata of a record."""
+    """Return the metadata of a stored object as an encoded PartialObjectMetadata."""
     return encode(partial_object(record.load()))
 
 
 def partial_list(page: ServedPage, version: Version) -> bytes:
-    """Return the PartialObjectMetadataList of a page."""
+    """Return a page of a list as a PartialObjectMetadataList."""
     return encode(
         {
             "kind": "PartialObjectMetadataList",
@@ -101,7 +99,7 @@ def partial_line(kind: str, record: Record) -> bytes:
 
 
 class TableLines:
-    """Watch events as tables of one row; only the first contains the column definitions."""
+    """Watch events as Tables of one row; only the first event contains the column definitions."""
 
     def __init__(self, version: Version, form: str, include: Include, clock: Clock) -> None:
         self._version = version

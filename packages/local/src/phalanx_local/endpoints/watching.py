@@ -1,4 +1,4 @@
-"""Watches: their start, the events of each change, and their end.
+"""Watch requests: their start, the events of each change, and their end.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -25,7 +25,7 @@ RecordLine = Callable[[str, Record], bytes]
 
 
 class WatchQuery(NamedTuple):
-    """Parsed query parameters of a watch; `initial`: the current state is sent first."""
+    """Parsed query parameters of a watch; with `initial`, the current objects are sent first."""
 
     selection: Selection
     revision: int | None
@@ -36,7 +36,7 @@ class WatchQuery(NamedTuple):
 
 
 def parse_watch_query(version: Version, namespace: str, query: Mapping[str, str]) -> WatchQuery:
-    """Parse the parameters of a watch. Raise 400 or 422 if they contradict each other."""
+    """Parse the query parameters of a watch. Raise 400 or 422 if they contradict each other."""
     source = query.get("resourceVersion", "")
     if source and parse_whole(source, 0) is None:
         message = (
@@ -77,7 +77,7 @@ def _timeout(query: Mapping[str, str]) -> float:
 
 
 class Watch:
-    """One open watch. The store offers changes; `stream` yields them as lines."""
+    """One open watch. The store passes every change to `offer`; `stream` yields the selected changes as lines."""
 
     def __init__(
         self,
@@ -103,13 +103,12 @@ class Watch:
 
     @property
     def storage(self) -> str:
-        """Storage of the watched collection."""
+        """Storage of the objects that the watch observes."""
         return self._collection.storage
 
     def open(self) -> None:
-        """Subscribe, and queue the events that the client missed. A revision outside of the history becomes an
-        ERROR line.
-        """
+        """Subscribe to changes, and queue the events that the client missed. A revision outside of the history
+        becomes an ERROR event."""
         query, store = self._query, self._store
         try:
             if query.initial:
@@ -142,7 +141,7 @@ class Watch:
             self.offer(change)
 
     def offer(self, change: Change) -> None:
-        """Queue the event of a change within this watch's selection, if any."""
+        """Queue the watch event of a change if the watch selects the object."""
         if self._ended:
             return
         matches = self._query.selection.matches
@@ -163,12 +162,12 @@ class Watch:
         self._notify()
 
     def end(self) -> None:
-        """End the stream after the queued events."""
+        """End the watch after its queued events."""
         self._ended = True
         self._notify()
 
     def cut(self, error: StatusError | None = None) -> None:
-        """End the stream at once, with an ERROR event if one is given."""
+        """End the watch at once, with an ERROR event if an error is given."""
         self._lines = [event_line("ERROR", encode(error.status))] if error is not None else []
         self.end()
 
@@ -180,7 +179,7 @@ class Watch:
             self._wake.set_result(None)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of whole lines until the timeout, an end or an error."""
+        """Yield chunks of whole lines until the watch times out, ends or fails."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._query.timeout
         next_bookmark = loop.time() + self._interval

@@ -1,1 +1,1 @@
-"""The node agent: plays kubelets over the Kubernetes API, for many nodes in one process."""
+"""Node agent: simulates kubelets over the Kubernetes API, for many nodes in one process."""

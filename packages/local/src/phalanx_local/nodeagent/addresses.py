@@ -31,7 +31,7 @@ class AddressPool:
         self._uids: dict[str, str] = {}  # address -> uid
 
     def allocate(self, uid: str) -> str:
-        """Allocate a free address for the pod. Raise LookupError if all are in use."""
+        """Allocate an unused address for the pod. Raise LookupError if all addresses are in use."""
         if len(self._uids) >= self._size:
             raise LookupError(f"all {self._size} pod addresses are in use")
         offset = zlib.crc32(uid.encode()) % self._size
@@ -41,7 +41,7 @@ class AddressPool:
         return address
 
     def claim(self, uid: str, address: str) -> None:
-        """Record the address that an earlier agent allocated to the pod."""
+        """Record the address that the pod already has from an earlier agent."""
         self._uids.setdefault(address, uid)
 
     def release(self, uid: str, address: str) -> None:

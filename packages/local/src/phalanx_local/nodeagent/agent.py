@@ -1,4 +1,4 @@
-"""Node agent: connects the API with the pods and nodes of the sans-IO core."""
+"""Node agent: connects the API with the pods and nodes of the I/O-free core."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
 
 class NodeAgent:
-    """Simulates the kubelets of many nodes. Without a runtime the containers are simulated too.
+    """Simulator of the kubelets of many nodes. Without a runtime the containers are simulated too.
 
     `clock` returns Unix seconds. `log_port` is the port of the log server. `run` is the entry point; it raises
     NodeFileError if the nodes file cannot be read at the start.
@@ -123,7 +123,8 @@ class NodeAgent:
         self._timer_due: float | None = None
 
     async def run(self, ready: Callable[[int], None]) -> None:
-        """Run until cancelled. `ready(nodes)` is called once, when all nodes are registered and all pods read."""
+        """Run the node agent until cancelled. `ready(nodes)` is called once, when all nodes are registered and all
+        pods read."""
         nodes = Reflector(self._client, NODES, _DECODE_NODE.decode, self.nodes.sink, failures=self._errors)
         pods = Reflector(
             self._client, PODS, _DECODE_POD.decode, self._pod_changed, field_selector=_BOUND, failures=self._errors
@@ -155,11 +156,12 @@ class NodeAgent:
                 await self._runtime.close()
 
     def allocatable(self, node: str) -> Mapping[str, int]:
-        """Return the allocatable of a node of this agent, in the units of `phalanx.model.resources`."""
+        """Return the allocatable resources of a node that this agent manages, in the units of
+        `phalanx.model.resources`; {} for other nodes."""
         return self.pods.node_info(node).allocatable if node in self.pods.nodes else {}
 
     def address(self, node: str) -> str:
-        """Return the host address of the pods of a node."""
+        """Return the host address that pods of a node report."""
         return self.pods.address(node)
 
     # Pods
@@ -179,7 +181,7 @@ class NodeAgent:
         self._lookups.mark(f"recount {node}")
 
     def wake(self) -> None:
-        """Set the timer to the time at which the next pod is due."""
+        """Set the agent's timer to the time at which the next pod is due."""
         due = self.pods.next_due()
         if due == self._timer_due:
             return
@@ -197,7 +199,7 @@ class NodeAgent:
         self.wake()
 
     def _call_until_done(self, what: str, call: Callable[[], None]) -> None:
-        """Call `call` until it succeeds; an error of one pod must not stop the remaining pods."""
+        """Call `call` until it raises no error; an error about one pod must not stop the remaining pods."""
         for _ in range(_MAX_FAILURES):
             try:
                 return call()
@@ -300,7 +302,8 @@ class NodeAgent:
         return None
 
     async def _prepare(self, uid: str) -> float | None:
-        """Start a pod whose claims are usable; otherwise record one event and check again later."""
+        """Start a pod whose ResourceClaims are usable; otherwise record one event and return the delay of the next
+        check."""
         life = self.pods.life(uid)
         if life is None or not life.held or life.finished:
             return None
@@ -324,7 +327,7 @@ class NodeAgent:
             raise
 
     async def _read_pods(self, node: str) -> None:
-        """Read the pods that were bound before the agent managed their node."""
+        """Read the pods that were bound to a node before the agent managed the node."""
         listed = await self._list_pods(node)
         for raw in listed:
             # The reflector has logged unreadable pods already.
@@ -400,7 +403,7 @@ _Stamp = tuple[int, int, int]
 
 
 def _stamp(path: str) -> _Stamp | None:
-    """Return a stamp that changes when the file is written or replaced; None if the file does not exist."""
+    """Return a stamp that changes when a file is written or replaced; None if the file does not exist."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Admission of a kubelet: the check that a pod fits beside the pods on its node."""
+"""Kubelet admission: the check whether a pod fits beside the pods on its node."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _FIRST = (PODS, CPU, MEMORY, "ephemeral-storage")
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Rejection of a pod by its node, in the kubelet's words: `reason` is the status.reason of the pod."""
+    """Rejection of a bound pod by its kubelet; `reason` is the status.reason of the pod."""
 
     reason: str
     message: str
 
 
 class PodCharge(msgspec.Struct, frozen=True):
-    """Charge of one pod on its node: requests without the pod slot, and host ports."""
+    """Resources and host ports that one pod occupies on its node; requests without the pod slot."""
 
     requests: Requests = ()
     ports: tuple[HostPort, ...] = ()
 
 
 class NodeInfo:
-    """Capacity of one node and the charges of its pods, in the units of `phalanx.model.resources`.
+    """Capacity of one node and the resources of its pods, in the units of `phalanx.model.resources`.
 
     Allocatable can shrink below the used amount: then no more pods are admitted and running pods continue. An
-    unknown resource has capacity 0. (A real kubelet admits a pod that requests an extended resource unknown to
-    its node; this agent rejects it, because the pod would not get the resource.)
+    unknown resource has capacity 0. (A real kubelet admits a pod that requests an extended resource unknown to its
+    node; this agent rejects it, because the pod would not get the resource.)
     """
 
     def __init__(self, allocatable: Mapping[str, int] | None = None) -> None:
@@ -63,14 +63,16 @@ class NodeInfo:
         self._allocatable = dict(allocatable)
 
     def admit(self, uid: str, charge: PodCharge) -> Rejection | None:
-        """Admit the pod, or return the reason of its rejection. A pod that is admitted already is charged again."""
+        """Admit a pod to the node, or return the reason of its rejection. An admitted pod is counted with its new
+        requests."""
         rejection = self.check(uid, charge)
         if rejection is None:
             self.occupy(uid, charge)
         return rejection
 
     def check(self, uid: str, charge: PodCharge) -> Rejection | None:
-        """Return a rejection if the pod does not fit beside the other pods; changes nothing."""
+        """Return a rejection if the pod does not fit beside the node's other pods; None if it fits. Change
+        nothing."""
         own = self._charges.get(uid, PodCharge())
         held = dict(own.requests)
         wanted = dict(charge.requests)
@@ -88,7 +90,7 @@ class NodeInfo:
         return self._port_conflict(uid, charge.ports)
 
     def occupy(self, uid: str, charge: PodCharge) -> None:
-        """Charge a pod that runs already, even if it does not fit (an earlier agent admitted it)."""
+        """Count the resources of a running pod, even if it does not fit (an earlier agent admitted it)."""
         self.release(uid)
         self._charges[uid] = charge
         for resource, amount in charge.requests:
@@ -124,7 +126,8 @@ def _admission_order(resource: str) -> tuple[int, str]:
 
 
 def read_amounts(quantities: Mapping[str, object] | None, where: str) -> tuple[dict[str, int], list[str]]:
-    """Return the amounts of a resource list, and a line for each unreadable quantity (it counts as absent)."""
+    """Parse a list of resource quantities; also return a line for each unreadable quantity, which counts as
+    absent."""
     amounts: dict[str, int] = {}
     problems: list[str] = []
     for name, value in (quantities or {}).items():

@@ -1,4 +1,4 @@
-"""ResourceClaims of a pod as its kubelet requires them: existing, allocated and reserved for the pod."""
+"""Kubelet checks of a pod's ResourceClaims: existing, allocated and reserved for the pod."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class V1ResourceClaim(msgspec.Struct):
 
 
 class UnpreparedError(Exception):
-    """Pod that cannot start yet; the text is the kubelet's message."""
+    """Error of a pod whose ResourceClaims are not usable yet; the text is the kubelet's message."""
 
 
 def has_claims(pod: V1Pod) -> bool:
@@ -41,9 +41,8 @@ def has_claims(pod: V1Pod) -> bool:
 
 
 def claim_names(pod: V1Pod) -> list[str]:
-    """Return the names of the claims that the pod needs. Raise UnpreparedError until all templates are
-    instantiated.
-    """
+    """Return the names of the ResourceClaims that a pod needs. Raise UnpreparedError until all claims of templates
+    exist."""
     created = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses or ()}
     names: list[str] = []
     for entry in pod.spec.resource_claims or ():
@@ -60,7 +59,7 @@ def claim_names(pod: V1Pod) -> list[str]:
 
 
 def require_usable(pod: V1Pod, name: str, claim: V1ResourceClaim | None) -> None:
-    """Raise UnpreparedError if the pod cannot use the claim (None: the claim does not exist)."""
+    """Raise UnpreparedError if the pod cannot use the ResourceClaim (None: the claim does not exist)."""
     if claim is None:
         raise UnpreparedError(f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found')
     meta = pod.metadata

@@ -13,9 +13,8 @@ Amounts = dict[str, str | int | float]
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False):
-    """Base of the structs, with camel case on the wire. No struct is part of a reference cycle: no garbage
-    collection.
-    """
+    """Base of the structs for pods and nodes, with camel case in JSON. No struct is part of a reference cycle, so
+    none is tracked by the garbage collector."""
 
 
 class V1ObjectMeta(_Wire):
@@ -48,7 +47,8 @@ class V1KeyRef(_Wire):
 
 
 class V1EnvFromSource(_Wire):
-    """Source of variables; `config_map_ref` and `secret_ref` name an object whose keys all become variables."""
+    """Source of environment variables; `config_map_ref` and `secret_ref` name an object whose keys all become
+    variables."""
 
     prefix: str = ""
     config_map_ref: V1KeyRef | None = None

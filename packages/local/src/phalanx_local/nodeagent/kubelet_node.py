@@ -1,4 +1,4 @@
-"""One node from its kubelet's view: its capacity, its admitted pods, and its admission checks."""
+"""One node as its kubelet sees it: its capacity, its admitted pods, and its admission checks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """Capacity and facts of a node object: amounts in the units of `phalanx.model.resources`, labels, taints,
-    address.
-    """
+    """Capacity, labels, taints and address of a Node object; amounts are in the units of
+    `phalanx.model.resources`."""
 
     allocatable: Mapping[str, int]
     labels: Mapping[str, str] = {}
@@ -28,7 +27,8 @@ class NodeOffer(msgspec.Struct, frozen=True):
 
 
 def read_offer(node: core_v1.V1Node) -> tuple[NodeOffer, list[str]]:
-    """Return the offer of a node object, and a line for each unreadable amount (it counts as absent).
+    """Return the capacity, labels and taints of a Node object, and a line for each unreadable quantity, which
+    counts as absent.
 
     The taints of an unready kubelet are omitted: this agent is the kubelet, and it is ready.
     """
@@ -42,9 +42,8 @@ def read_offer(node: core_v1.V1Node) -> tuple[NodeOffer, list[str]]:
 
 
 class KubeletNode:
-    """Pods of one node. `unconfirmed` pods do not fit by the known state, which the API must confirm (see
-    PodWorkers).
-    """
+    """Admission of pods on one node. A pod in `unconfirmed` does not fit by the cached state; PodWorkers reads the
+    node's pods from the API before it rejects such a pod."""
 
     def __init__(self, name: str, offer: NodeOffer) -> None:
         self.name = name
@@ -61,7 +60,8 @@ class KubeletNode:
         self._place = NodeFacts(self.name, offer.labels, offer.taints)
 
     def admit(self, pod: core_v1.V1Pod) -> Rejection | None:
-        """Admit the pod, or return its rejection. The kubelet checks capacity first, then selectors and taints."""
+        """Admit the pod to the node, or return its rejection. The kubelet checks capacity first, then selectors and
+        taints."""
         if self.draining:
             return _SHUTDOWN
         uid, charge = pod.metadata.uid, charge_of(pod)
@@ -71,9 +71,8 @@ class KubeletNode:
         return rejection
 
     def resize(self, uid: str, wanted: PodCharge) -> Rejection | None:
-        """Charge an admitted pod with its new requests, or return Infeasible (never fits here) or Deferred (fits
-        later).
-        """
+        """Resize an admitted pod to its new requests, or return the rejection Infeasible (never fits here) or
+        Deferred (can fit later)."""
         self.deferred.pop(uid, None)
         rejection = self.info.check(uid, wanted)
         if rejection is None:

@@ -30,31 +30,32 @@ _GROUP = "system:authenticated"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Authenticated user of the log server."""
+    """Authenticated client of the node agent's log server."""
 
     user: str
     groups: tuple[str, ...]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """HTTP status and text for a caller without access."""
+    """HTTP status and text with which the log server refuses a client."""
 
     status: int
     text: str
 
 
 class LogAccess(Protocol):
-    """Access rule of a log server."""
+    """Interface of the access check of a node agent's log server: which clients can read container logs."""
 
     async def client_authorities(self) -> str:
-        """Return the PEM certificates of the authorities whose client certificates are accepted."""
+        """Return the PEM certificates of the authorities whose client certificates the log server accepts."""
 
     async def refuse(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Refusal | None:
-        """Return a refusal for a caller with this header and verified certificate; None to serve the caller."""
+        """Return the refusal of a client by its Authorization header and verified certificate; None if the client
+        can read logs."""
 
 
 class AnonymousAccess:
-    """Access rule that serves every local user."""
+    """Access check that allows every local user to read logs."""
 
     async def client_authorities(self) -> str:
         return ""
@@ -64,7 +65,7 @@ class AnonymousAccess:
 
 
 class DelegatedAccess:
-    """Access rule that requires the right to `get nodes/proxy`, by client certificate or bearer token.
+    """Access check that requires the RBAC right to `get nodes/proxy`, by client certificate or bearer token.
 
     Certificates are accepted from the authority of the kubeconfig and from the published client authority.
     """
@@ -134,7 +135,7 @@ class DelegatedAccess:
 
 
 def _certified(certificate: Mapping[str, Any]) -> Caller:
-    """Return the user of a verified certificate: its common name, and its organizations as groups."""
+    """Return the user of a verified client certificate: its common name, and its organizations as groups."""
     subject = [pair for part in certificate.get("subject", ()) for pair in part]
     names = [value for key, value in subject if key == "commonName"]
     groups = [value for key, value in subject if key == "organizationName"]

@@ -49,11 +49,11 @@ _INDEX = re.compile(r"\{i(?::0?(?P<width>[0-9]+))?\}")
 
 
 class NodeFileError(ValueError):
-    """Nodes file that cannot be read as a whole."""
+    """Error for a nodes file that cannot be read as a whole."""
 
 
 class NodeFileEntry(msgspec.Struct, frozen=True):
-    """One node of the file."""
+    """Node that an entry of the nodes file describes."""
 
     name: str
     capacity: Quantities
@@ -66,18 +66,19 @@ class NodeFileEntry(msgspec.Struct, frozen=True):
 
 
 class NodeFile(msgspec.Struct, frozen=True):
-    """Nodes by name, and a line for each entry that was skipped because of a mistake."""
+    """Nodes of a nodes file by name, and a line for each entry that was skipped because of a mistake."""
 
     nodes: dict[str, NodeFileEntry]
     problems: tuple[str, ...] = ()
 
 
 class _EntryError(ValueError):
-    """Mistake in one entry; the text starts with the field."""
+    """Mistake in one entry of the nodes file; the text starts with the field."""
 
 
 def parse_node_file(text: str, source: str) -> NodeFile:
-    """Return the nodes of all documents. Report and skip bad entries; raise NodeFileError for unreadable files."""
+    """Parse the nodes of all YAML documents. Report and skip bad entries; raise NodeFileError for unreadable
+    files."""
     try:
         documents = [document for document in decode_yaml_all(text) if document is not None]
     except yaml.YAMLError as error:
@@ -146,7 +147,8 @@ def _specs(entry: Any) -> Iterator[NodeFileEntry]:
 
 
 def _indexed(pattern: str, index: int) -> str:
-    """Return a name with the index in place of `{i}`. Raise _EntryError for a pattern that is too long or wide."""
+    """Return a node name with the index in place of `{i}`. Raise _EntryError for a pattern that is too long or has
+    too many digits."""
     if len(pattern) > _MAX_NAME:
         raise _EntryError(f"name: {quoted(pattern)} has more than {_MAX_NAME} characters")
 

@@ -38,7 +38,8 @@ _HEALTHY = (
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Properties that all nodes of one agent share. `log_port` is the port of the log server, 0 for none."""
+    """Properties that all nodes of one agent share. `log_port` is the port of the log server, 0 without a log
+    server."""
 
     log_port: int = 0
     version: str = "0"
@@ -58,7 +59,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def node_object(spec: NodeFileEntry, machine: Machine, address: str, now: float) -> dict[str, Any]:
-    """Return a node for its registration, healthy from the start."""
+    """Return the Node object with which the agent registers a node, healthy from the start."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -78,7 +79,8 @@ def metadata_of(spec: NodeFileEntry, machine: Machine) -> dict[str, Any]:
 
 
 def metadata_patch(old: NodeFileEntry | None, new: NodeFileEntry, machine: Machine) -> dict[str, Any]:
-    """Return a merge patch to the labels and annotations of the file; it removes names that the file dropped."""
+    """Return a merge patch with the node's labels and annotations of the nodes file; it removes names that the file
+    dropped."""
     patch = metadata_of(new, machine)
     for field, before in (("labels", old.labels), ("annotations", old.annotations)) if old else ():
         patch[field] = dict.fromkeys(before) | patch[field]
@@ -90,7 +92,8 @@ def resources_status(spec: NodeFileEntry) -> dict[str, Any]:
 
 
 def resources_patch(spec: NodeFileEntry, old: V1Node | None) -> dict[str, Any]:
-    """Return the capacity and allocatable of the file; resources that the file dropped are removed."""
+    """Return a status patch with the node's capacity and allocatable of the nodes file; it removes resources that
+    the file dropped."""
     status: dict[str, Any] = resources_status(spec)
     if old is not None:
         for field, before in (("capacity", old.status.capacity), ("allocatable", old.status.allocatable)):
@@ -99,10 +102,11 @@ def resources_patch(spec: NodeFileEntry, old: V1Node | None) -> dict[str, Any]:
 
 
 def following_patch(node: V1Node, seen: V1NodeStatus | None) -> dict[str, Any] | None:
-    """Return a patch that makes allocatable follow a patched capacity, as a kubelet does; None for no change.
+    """Return a patch that adapts a node's allocatable to its patched capacity, as a kubelet does; None for no
+    change.
 
-    A resource in only one of the two is new or removed. An allocatable below the capacity can be intended (a
-    broken device): it follows only if both were equal in `seen`.
+    A resource in only one of the two is new or removed. An allocatable below the capacity can be intended (a broken
+    device): it is adapted only if both were equal in `seen`.
     """
     capacity, allocatable = node.status.capacity or {}, node.status.allocatable or {}
     if not capacity:
@@ -118,9 +122,8 @@ def following_patch(node: V1Node, seen: V1NodeStatus | None) -> dict[str, Any] |
 
 
 def node_status(old: V1Node | None, machine: Machine, address: str, now: float) -> dict[str, Any]:
-    """Return conditions, addresses and the other fields of a heartbeat. An unchanged condition keeps its transition
-    time.
-    """
+    """Return conditions, addresses and other status fields of a node's heartbeat. An unchanged condition keeps its
+    transition time."""
     before = {c.type: c for c in (old.status.conditions if old else None) or ()}
     conditions = []
     for kind, status, reason, message in _HEALTHY:
@@ -168,13 +171,13 @@ def is_healthy(node: V1Node) -> bool:
 
 
 def is_marked(node: V1Node) -> bool:
-    """Return whether a label or an annotation requests that the agent simulates this node's kubelet."""
+    """Return whether a label or annotation of the node requests that the agent simulates its kubelet."""
     notes = (node.metadata.labels or {}, node.metadata.annotations or {})
     return any(values.get(FAKE_MARK) == "true" for values in notes)
 
 
 def untainted_patch(node: V1Node) -> dict[str, Any] | None:
-    """Return a merge patch that removes the taints of an unready kubelet; None if there are none.
+    """Return a merge patch that removes the taints of an unready kubelet from a node; None if it has none of them.
 
     The list of taints is replaced as a whole, so the patch is valid only for the resourceVersion that was read.
     """
@@ -189,9 +192,8 @@ def untainted_patch(node: V1Node) -> dict[str, Any] | None:
 
 
 def taints_patch(node: V1Node, old: NodeFileEntry | None, new: NodeFileEntry) -> dict[str, Any] | None:
-    """Return a merge patch from the file's old taints to its new ones, with other taints unchanged; None for no
-    change.
-    """
+    """Return a merge patch from the nodes file's old taints to its new taints, with other taints unchanged; None
+    for no change."""
 
     def identity(taint: dict[str, Any]) -> tuple[str, str]:
         return taint["key"], taint["effect"]
@@ -212,7 +214,7 @@ def _canonical(taint: dict[str, Any]) -> str:
 
 
 def lease_object(name: str, node_uid: str, now: float) -> dict[str, Any]:
-    """Return the heartbeat lease of a node; it is deleted with its node."""
+    """Return the heartbeat Lease of a node; the garbage collector deletes it with the node."""
     metadata: dict[str, Any] = {"name": name, "namespace": LEASE_NAMESPACE}
     if node_uid:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}]
@@ -229,5 +231,5 @@ def lease_object(name: str, node_uid: str, now: float) -> dict[str, Any]:
 
 
 def renewal(now: float) -> dict[str, Any]:
-    """Return a merge patch that renews the lease of any node."""
+    """Return a merge patch that renews a node's Lease."""
     return {"spec": {"renewTime": format_micro_time(now), "leaseDurationSeconds": LEASE_SECONDS}}

@@ -1,7 +1,7 @@
 """Registration, heartbeats, taints and removal of nodes, as kubelets do them.
 
-One routine (`_reconcile`) brings a node to its wanted state. It runs once per node at a time, so that two writes
-of the agent about one node never overlap.
+One routine (`_reconcile`) brings a node to its wanted state. It runs once per node at a time, so that two writes of
+the agent about one node never overlap.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DRAIN_POLL = 0.1
 
 
 class Adoption(enum.Enum):
-    """Rule for the adoption of nodes that other clients created."""
+    """Policy that selects the nodes of other clients that the agent adopts (simulates)."""
 
     NONE = "none"
     MARKED = "marked"  # nodes with the label or annotation phalanx.dev/fake: "true"
@@ -53,7 +53,7 @@ class Adoption(enum.Enum):
 
 
 class _OwnNode:
-    """State of one node and of its pending writes."""
+    """State of one node that the agent manages, and of its pending writes."""
 
     __slots__ = (
         "address",
@@ -88,8 +88,8 @@ class _OwnNode:
 
 
 class NodeKeeper:
-    """Registers the nodes of the file, sends heartbeats for them and for adopted nodes, and passes their capacity
-    to `pods`.
+    """Keeper of the agent's nodes: it registers the nodes of the file, sends heartbeats for them and for adopted
+    nodes, and passes their capacity to `pods`.
 
     `clock` returns Unix seconds. `recount(node)` is called when the pods of a node must be read again.
     """
@@ -118,7 +118,7 @@ class NodeKeeper:
 
     @property
     def ready(self) -> int:
-        """Return the number of nodes that exist in the API and have a lease of this agent."""
+        """Number of nodes that exist in the API and have a Lease of this agent."""
         return sum(1 for own in self._nodes.values() if own.node is not None and own.leased)
 
     async def standing(self) -> None:
@@ -128,7 +128,8 @@ class NodeKeeper:
             await self._progress.wait()
 
     def want(self, specs: Mapping[str, NodeFileEntry], *, complete: bool = True) -> None:
-        """Set the nodes of the file. With a complete list, nodes that are missing from it retire."""
+        """Set the nodes of the nodes file. If the list is complete, the agent removes nodes that are missing from
+        it."""
         for name, spec in specs.items():
             own = self._nodes.setdefault(name, _OwnNode(None))
             if own.spec == spec and not own.retiring:
@@ -146,7 +147,7 @@ class NodeKeeper:
                 self._queue.mark(name)
 
     def sink(self, change: Change[V1Node]) -> None:
-        """Apply a change from the reflector of nodes."""
+        """Apply an addition, change or deletion of a node in the API."""
         if isinstance(change, Upsert):
             self._observed(change.object)
         elif isinstance(change, Delete):
@@ -155,7 +156,7 @@ class NodeKeeper:
             log.warning("node %s cannot be read: %s", change.key[1], change.error)
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled."""
+        """Send node heartbeats until cancelled."""
         try:
             while True:
                 now = self._clock()
@@ -277,7 +278,7 @@ class NodeKeeper:
             self._note(own, await self._client.request("GET", NODES.path(None, spec.name)))
 
     async def _apply(self, own: _OwnNode, spec: NodeFileEntry) -> None:
-        """Update an existing node to its entry in the file."""
+        """Update an existing node in the API to its entry in the nodes file."""
         node, old = _known(own), own.applied
         path = NODES.path(None, spec.name)
         patch: dict[str, Any] = {"metadata": node_objects.metadata_patch(old, spec, self._machine)}
@@ -311,9 +312,8 @@ class NodeKeeper:
             own.lease_due = now + pause
 
     def _address(self, name: str, own: _OwnNode) -> str:
-        """Return the address that the node shows, unless it is the former address of all nodes; else one from the
-        pool.
-        """
+        """Return the address in the node's status, unless it is the former address of all nodes; else an address of
+        the pool."""
         shown = own.node.address if own.node is not None else ""
         if shown not in ("", HOST_ADDRESS):
             return shown
@@ -360,7 +360,8 @@ class NodeKeeper:
             self._note(own, await self._call("PATCH", path, patch, PatchType.MERGE))
 
     async def _retire(self, name: str, own: _OwnNode) -> float | None:
-        """Cordon the node and end its pods; after the last pod has ended, delete the node and its lease."""
+        """Cordon a node that was removed from the file and end its pods; after the last pod has ended, delete the
+        node and its Lease."""
         if own.node is None:
             self._nodes.pop(name, None)
             return None
@@ -391,7 +392,7 @@ class NodeKeeper:
         return None
 
     def _note(self, own: _OwnNode, answer: bytes) -> None:
-        """Store the node of an answer, unless the watch was faster."""
+        """Store the node that the API returned, unless the watch has delivered a newer version."""
         node = decode_json(answer, V1Node)
         if own.node is None or _version(node) >= _version(own.node):
             own.node = node
@@ -415,5 +416,6 @@ def _version(node: V1Node) -> int:
 
 
 def _spread(name: str, period: float) -> float:
-    """Return a part of the period that differs from node to node, so that heartbeats are not sent in bursts."""
+    """Return a part of the heartbeat period that differs between nodes, so that heartbeats are not sent in
+    bursts."""
     return period * (zlib.crc32(name.encode()) % 1000) / 1000

@@ -16,7 +16,7 @@ from phalanx_local.nodeagent.core_v1 import V1NodeSelectorTerm, V1PodSpec
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """Facts of a node that selectors and taints refer to."""
+    """Labels and taints of a node that selectors and tolerations refer to."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -24,9 +24,10 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def objection(place: NodeFacts, spec: V1PodSpec) -> Rejection | None:
-    """Return the rejection of a pod that must not run on the node, in the kubelet's words; None if it can.
+    """Return the kubelet's rejection of a pod that must not run on the node because of selectors or NoExecute
+    taints; None if it can.
 
-    Taints with an effect other than NoExecute do not affect a bound pod.
+    Taints with another effect do not affect a bound pod.
     """
     selected = all(place.labels.get(key) == value for key, value in (spec.node_selector or {}).items())
     affinity = spec.affinity.node_affinity if spec.affinity else None

@@ -37,7 +37,7 @@ class StatusWrite(msgspec.Struct, frozen=True):
 
 
 class DeleteWrite(msgspec.Struct, frozen=True):
-    """Immediate deletion of a pod object: no container of the pod runs any more."""
+    """Deletion of a pod object with grace period 0: no container of the pod runs any more."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ Write = StatusWrite | DeleteWrite
 
 
 class NodeQuery(msgspec.Struct, frozen=True):
-    """Query to the API about one node: pods with unconfirmed admission, and pods that occupy the node."""
+    """Query to the API about one node: the pods with unconfirmed admission, and the pods that occupy the node."""
 
     node: str
     unconfirmed: frozenset[str]
@@ -56,35 +56,36 @@ class NodeQuery(msgspec.Struct, frozen=True):
 
 
 class Outside(Protocol):
-    """Actions that the pods request from the agent. All calls are synchronous and must not call back."""
+    """Actions that PodWorkers request from the agent. All calls are synchronous and must not call back."""
 
     def write(self, uid: str) -> None:
-        """Schedule a write about this pod (see `PodWorkers.next_write`)."""
+        """Schedule a write about this pod to the API (see `PodWorkers.next_write`)."""
 
     def wake(self) -> None:
-        """Read `next_due` again: it can have changed."""
+        """Set the agent's timer to `next_due` again, because `next_due` has changed."""
 
     def command(self, life: PodLifecycle, command: Command) -> None:
-        """Start or stop a container."""
+        """Start or stop a container of the pod."""
 
     def ended(self, life: PodLifecycle) -> None:
-        """Handle the final end of all containers of the pod."""
+        """Release the resources of a pod whose containers have all ended for good."""
 
     def forget(self, life: PodLifecycle) -> None:
-        """Stop everything of the pod on this machine: the pod or its node was deleted."""
+        """Stop all containers of the pod on this machine, because the pod or its node was deleted."""
 
     def confirm(self, node: str) -> None:
-        """Confirm admissions: call `query_node`, read the node and its pods, then call `confirm_admission`."""
+        """Confirm the admission of a node's pods: call `query_node`, read the node and its pods, then call
+        `confirm_admission`."""
 
     def rejected(self, life: PodLifecycle) -> None:
         """Record an event about a rejected pod."""
 
     def prepare(self, life: PodLifecycle) -> None:
-        """Check the claims of a pod, and call `prepared` when the pod can use them."""
+        """Check the ResourceClaims of a pod, and call `prepared` when the pod can use them."""
 
 
 class _Member:
-    """One pod and the last revision that the API has."""
+    """One pod of the agent, and the last revision of its status that the API has."""
 
     __slots__ = ("deleted", "life", "over", "published_revision", "wake")
 
@@ -97,7 +98,7 @@ class _Member:
 
 
 class PodWorkers:
-    """Pods of all nodes of one agent.
+    """Workers for the pods of all nodes of one agent.
 
     `defaults` as in `PodLifecycle`; `host_ip` is the address of nodes without an address of their own.
     """
@@ -130,7 +131,8 @@ class PodWorkers:
     # Nodes
 
     def add_node(self, node: str, offer: NodeOffer, now: float) -> bool:
-        """Add a node, or update its offer. Return True if pods of the node were skipped and must be read again."""
+        """Add a node, or update its capacity, labels and taints. Return True if pods of the node were skipped and
+        must be read again."""
         kubelet = self._kubelets.get(node)
         if kubelet is None:
             self._kubelets[node] = KubeletNode(node, offer)
@@ -140,7 +142,8 @@ class PodWorkers:
         return False
 
     def remove_node(self, node: str) -> None:
-        """Remove a deleted or abandoned node: its pods end at once, without any more writes about them."""
+        """Remove a node that was deleted or is not simulated any more: its pods end at once, without any more
+        writes about them."""
         kubelet = self._kubelets.pop(node, None)
         if kubelet is None:
             return
@@ -152,7 +155,7 @@ class PodWorkers:
             self._of_other_nodes[node] = uids
 
     def drain(self, node: str, now: float) -> None:
-        """Stop all pods of the node and admit no more; `drained` returns True after the last pod has ended."""
+        """Stop all pods of the node and admit no new ones; `drained` returns True after the last pod has ended."""
         if kubelet := self._kubelets.get(node):
             kubelet.draining = True
         for member in self._on(node):
@@ -175,7 +178,7 @@ class PodWorkers:
         return self._kubelets.keys()
 
     def address(self, node: str) -> str:
-        """Return the host address of the pods of a node."""
+        """Return the host address that pods of a node report."""
         kubelet = self._kubelets.get(node)
         return (kubelet.address if kubelet is not None else "") or self._host_ip
 
@@ -185,7 +188,7 @@ class PodWorkers:
     # Pods
 
     def upsert(self, pod: V1Pod, now: float) -> None:
-        """Apply the newest state of a bound pod."""
+        """Add a bound pod, or update it to its newest version in the API."""
         uid = pod.metadata.uid
         member, kubelet = self._members.get(uid), self._kubelets.get(pod.node)
         if member is not None:
@@ -203,7 +206,7 @@ class PodWorkers:
             self._arrive(kubelet, pod, now)
 
     def remove(self, uid: str, node: str = "") -> None:
-        """Remove a deleted pod. `node` is its node, if known."""
+        """Remove a pod that was deleted from the API. `node` is its node, if known."""
         for kubelet in [self._kubelets[node]] if node in self._kubelets else self._kubelets.values():
             kubelet.unconfirmed.pop(uid, None)
         for name in [node] if node else list(self._of_other_nodes):
@@ -218,7 +221,7 @@ class PodWorkers:
             self._forget(uid)
 
     def synced(self, now: float) -> None:
-        """Admit the pods of the first list: running pods first, then by age.
+        """Admit the bound pods of the first list from the API: running pods first, then by age.
 
         The caller calls again if one pod raises an error, to admit the remaining pods.
         """
@@ -268,7 +271,7 @@ class PodWorkers:
         self._enter(kubelet, member, now)
 
     def _begin(self, kubelet: KubeletNode, pod: V1Pod, rejection: Rejection | None, now: float) -> None:
-        """Start a pod that its node has admitted, or reject it."""
+        """Start a pod that its node has admitted, or reject the pod."""
         if rejection is None:
             try:
                 address = self._address(pod)
@@ -309,13 +312,13 @@ class PodWorkers:
     # Claims
 
     def prepared(self, uid: str, now: float) -> None:
-        """Start a pod that can use its claims now."""
+        """Start a pod whose ResourceClaims have become usable."""
         if member := self._members.get(uid):
             member.life.held = False
             self._step(member, now)
 
     def unprepared(self, uid: str, now: float) -> bool:
-        """Mark a pod as waiting for its claims. Return True the first time, when an event is due."""
+        """Mark a pod as waiting for its ResourceClaims. Return True the first time, when an event is due."""
         member = self._members.get(uid)
         first = member is not None and member.life.held and member.life.mark_held()
         if first and member is not None:
@@ -325,7 +328,7 @@ class PodWorkers:
     # In-place resize
 
     def _resize(self, kubelet: KubeletNode, member: _Member, pod: V1Pod) -> None:
-        """Apply a resize of the spec, or record the reason of its rejection."""
+        """Apply an in-place resize of a pod's spec, or record the reason of its rejection."""
         if not member.life.finished:
             member.life.resize(kubelet.resize(member.life.uid, wanted_charge(pod)))
 
@@ -339,14 +342,16 @@ class PodWorkers:
     # Unconfirmed admissions: the known state can be stale when a pod does not fit
 
     def query_node(self, node: str) -> NodeQuery:
-        """Return the pods that the answer about a node must cover; call it before the API is read."""
+        """Return the pods about which the API must be read before their admission on a node is confirmed; call it
+        before the read."""
         kubelet = self._kubelets.get(node)
         if kubelet is None:
             return NodeQuery(node, frozenset(), frozenset())
         return NodeQuery(node, frozenset(kubelet.unconfirmed), frozenset(kubelet.info.holders))
 
     def confirm_admission(self, query: NodeQuery, offer: NodeOffer, existing: Iterable[str], now: float) -> None:
-        """Admit or reject unconfirmed pods, from the node's offer and the uids of its pods in the API."""
+        """Admit or reject the unconfirmed pods of a node, from the Node object and the uids of its pods in the
+        API."""
         kubelet = self._kubelets.get(query.node)
         if kubelet is None:
             return
@@ -388,7 +393,7 @@ class PodWorkers:
     # Time
 
     def next_due(self) -> float | None:
-        """Return the time at which `advance` must be called."""
+        """Return the time at which `advance` must be called; None for never."""
         while self._timers:
             at, _, uid = self._timers[0]
             member = self._members.get(uid)
@@ -398,7 +403,7 @@ class PodWorkers:
         return None
 
     def advance(self, now: float) -> None:
-        """Step all due pods; the caller calls again if one pod raises an error."""
+        """Step all pods that are due; the caller calls again if one pod raises an error."""
         while (at := self.next_due()) is not None and at <= now:
             member = self._members[heapq.heappop(self._timers)[2]]
             member.wake = None
@@ -425,7 +430,7 @@ class PodWorkers:
     # Writes
 
     def next_write(self, uid: str, now: float) -> Write | None:
-        """Return the next write about the pod; None if the API has its latest state."""
+        """Return the next write about a pod; None if the API has its latest status."""
         member = self._members.get(uid)
         kind = self._pending(member) if member else None
         if member is None or kind is None:
@@ -437,7 +442,7 @@ class PodWorkers:
         return StatusWrite(metadata.namespace, metadata.name, member.life.revision, body)
 
     def wrote(self, uid: str, write: Write) -> None:
-        """Record that the API accepted the write (or that the pod does not exist any more)."""
+        """Record that the API accepted a write about the pod (or that the pod does not exist any more)."""
         member = self._members.get(uid)
         if member is None:
             return

@@ -19,15 +19,17 @@ _MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
 
 
 def charge_of(pod: V1Pod) -> PodCharge:
-    """Return the current charge of the pod: during a resize, the maximum of spec, allocated and actual resources.
+    """Return the resources and host ports that a pod occupies: during a resize, the maximum of spec, allocated and
+    actual resources.
 
-    A pod with unreadable requests is charged more than any node has, so that every node rejects it.
+    A pod with unreadable requests requests more than any node has, so that every node rejects it.
     """
     return _charge(pod, resizing=True)
 
 
 def wanted_charge(pod: V1Pod) -> PodCharge:
-    """Return the charge of the pod's spec; it differs from the current charge only during an in-place resize."""
+    """Return the resources and host ports of the pod's spec; they differ from the occupied ones only during an
+    in-place resize."""
     return _charge(pod, resizing=False)
 
 
@@ -46,9 +48,8 @@ def _charge(pod: V1Pod, resizing: bool) -> PodCharge:
 
 
 def _requests(pod: V1Pod, resizing: bool) -> _Thousandths:
-    """Return the requests of the pod: containers and sidecars together, or an init container beside earlier
-    sidecars.
-    """
+    """Return the requests of the pod: containers and sidecars together, or the largest init container beside
+    earlier sidecars."""
     spec, status = pod.spec, pod.status
     infeasible = any(
         item.type == "PodResizePending" and item.reason == "Infeasible" for item in status.conditions or ()
@@ -115,7 +116,8 @@ def _whole(resource: str, thousandths: int) -> int:
 
 
 def _host_ports(spec: V1PodSpec) -> tuple[HostPort, ...]:
-    """Return the ports of main containers and sidecars; with hostNetwork every container port is a host port."""
+    """Return the host ports of main containers and sidecars; with hostNetwork every container port is a host
+    port."""
     sidecars = [container for container in spec.init_containers or () if container.restart_policy == "Always"]
     ports = {
         HostPort(number, port.protocol or "TCP", port.host_ip or "")

@@ -30,11 +30,12 @@ Call = Callable[[str, str, Any], Awaitable[bytes]]
 
 
 class DeviceEntryError(Exception):
-    """Mistake in a device entry; the text starts with the field."""
+    """Mistake in the field `devices` of the nodes file; the text starts with the field."""
 
 
 class DeviceOffer(msgspec.Struct, frozen=True):
-    """Number of equal devices of a driver; `name` contains `{i}` for their index. An attribute is {type: value}."""
+    """Equal simulated devices of one driver; `name` contains `{i}` for their index. An attribute is {type:
+    value}."""
 
     driver: str
     count: int = 1
@@ -44,7 +45,8 @@ class DeviceOffer(msgspec.Struct, frozen=True):
 
 
 def read_devices(value: Any) -> tuple[DeviceOffer, ...]:
-    """Return the devices of a node's entry from its field `devices`. Raise DeviceEntryError for a mistake."""
+    """Return the simulated devices from the field `devices` of a node's entry. Raise DeviceEntryError for a
+    mistake."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -58,7 +60,7 @@ def read_devices(value: Any) -> tuple[DeviceOffer, ...]:
 
 
 def slice_object(node: str, node_uid: str, offers: tuple[DeviceOffer, ...], generation: int) -> dict[str, Any]:
-    """Return a slice with all devices of one driver on a node; it is deleted with the node."""
+    """Return a ResourceSlice with all devices of one driver on a node; it is deleted with the node."""
     driver = offers[0].driver
     devices: list[dict[str, Any]] = []
     for offer in offers:
@@ -90,7 +92,7 @@ def slice_name(node: str, driver: str) -> str:
 async def publish(
     call: Call, node: str, node_uid: str, old: tuple[DeviceOffer, ...], new: tuple[DeviceOffer, ...]
 ) -> None:
-    """Update the published slices of a node from `old` to `new`."""
+    """Update the published ResourceSlices of a node from the devices `old` to the devices `new`."""
     wanted: dict[str, tuple[DeviceOffer, ...]] = {}
     for offer in new:
         wanted[offer.driver] = (*wanted.get(offer.driver, ()), offer)
@@ -133,7 +135,7 @@ def _offer(entry: Any) -> DeviceOffer:
 
 
 def _attribute(name: object, value: Any) -> dict[str, Any]:
-    """Return an attribute in the form of the API; a dict is in that form already (`{version: 1.2.3}`)."""
+    """Return a device attribute in the form of the API; a dict is in that form already (`{version: 1.2.3}`)."""
     match value:
         case bool():
             return {"bool": value}

@@ -1,4 +1,4 @@
-"""Setup and teardown of the whole node agent: client, core, runtime and log server."""
+"""Setup and teardown of the whole node agent: API client, pods and nodes, runtime and log server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from phalanx_local.nodeagent.pod_runtime.processes import LocalProcesses
 
 
 class NodeAgentOptions(msgspec.Struct, frozen=True):
-    """Options of the service.
+    """Options of the node agent.
 
     `execute`: run containers as local processes instead of simulating them. `log_directory` contains the logs of
     the processes; None for a temporary directory. `anonymous_logs`: serve logs to every local user.

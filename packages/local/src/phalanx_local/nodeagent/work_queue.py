@@ -1,4 +1,5 @@
-"""Work queue by key: many keys in parallel, one key never twice at once, no lost mark of a busy key."""
+"""Work queue by key: many keys in parallel, one key never twice at once; a key marked during its work is processed
+again."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class KeyedQueue:
         self._closed = False
 
     def __len__(self) -> int:
-        """Return the number of waiting and busy keys (without keys that wait for a delay)."""
+        """Return the number of waiting keys and keys in work (without keys that wait for a delay)."""
         return len(self._waiting) + len(self._busy)
 
     def mark(self, key: str) -> None:
@@ -48,7 +49,7 @@ class KeyedQueue:
             worker.add_done_callback(self._workers.discard)
 
     async def close(self) -> None:
-        """Stop at once and cancel all workers."""
+        """Stop the queue at once and cancel all workers."""
         self._closed = True
         for handle in self._later.values():
             handle.cancel()

@@ -1,4 +1,4 @@
-"""Patches of every kind in the Kubernetes API, and the record of the manager that owns each field.
+"""Patches of every kind in the Kubernetes API, and managedFields, which record the manager that owns each field.
 
 All functions are pure and work on decoded JSON; they never change their inputs.
 """

@@ -137,7 +137,7 @@ def _apply(
 
 
 def _split(live: dict[str, Any] | None) -> tuple[dict[str, Any], list[Entry]]:
-    """Return an object without its managedFields, and the managedFields."""
+    """Return an object without its managedFields, and these managedFields."""
     if live is None:
         return {}, []
     meta = live.get("metadata") or {}
@@ -147,9 +147,8 @@ def _split(live: dict[str, Any] | None) -> tuple[dict[str, Any], list[Entry]]:
 
 
 def _ownable(fields: Fields, lists: ListSchema, subresource: str) -> Fields:
-    """Return applied fields without those that no manager owns: apiVersion, kind, server metadata, fields that the
-    endpoint resets.
-    """
+    """Return the applied fields without fields that no manager owns: apiVersion, kind, server metadata, fields that
+    the endpoint resets."""
     kept = {key: node for key, node in fields.items() if key not in ("f:apiVersion", "f:kind", "f:metadata")}
     meta = fields.get("f:metadata")
     if meta:
@@ -162,7 +161,8 @@ def _ownable(fields: Fields, lists: ListSchema, subresource: str) -> Fields:
 
 
 def _prune(kind: FieldType, merged: dict[str, Any], former: Fields, claimed: Fields) -> dict[str, Any]:
-    """Remove the former fields of the manager that no manager applies now; fields that it never owned remain."""
+    """Remove fields that the manager applied before and no manager applies now; fields that the manager never owned
+    remain."""
     former_fields = with_named(kind, former)
     all_fields = with_named(kind, owned_by_apply(kind, merged))
     pruned = remove(kind, merged, former_fields)

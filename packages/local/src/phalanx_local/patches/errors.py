@@ -48,5 +48,5 @@ class ApplyConflict(Exception):  # noqa: N818 - the API calls this outcome a con
 
 
 def brief(value: Any) -> str:
-    """Return a value as compact JSON for an error message."""
+    """Format a value as compact JSON for an error message."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

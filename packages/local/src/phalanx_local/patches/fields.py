@@ -26,14 +26,14 @@ def _owned(node: Fields) -> bool:
 
 
 def _node(member: bool, children: Fields) -> Fields | None:
-    """Return a trie node from its parts; None if it is no member and has no children."""
+    """Return a node of a field-set trie; None if the node is no member and has no children."""
     if member:
         return {MEMBER: _LEAF, **children} if children else _LEAF
     return children or None
 
 
 def union(left: Fields, right: Fields) -> Fields:
-    """Return the paths that are in at least one of the two sets."""
+    """Return the field paths that are in at least one of the two sets."""
     if not left or left is right:
         return right
     if not right:
@@ -57,7 +57,8 @@ def _union_node(left: Fields, right: Fields) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """Return the paths of `left` that are not in `right`; a parent path in `right` does not remove its children."""
+    """Return the field paths of `left` that are not in `right`; a parent path in `right` does not remove its
+    children."""
     if not right:
         return left
     result: Fields = {}
@@ -78,14 +79,14 @@ def difference(left: Fields, right: Fields) -> Fields:
 
 
 def _inner(node: Fields) -> Fields:
-    """Return the children of a node, without its own membership."""
+    """Return the children of a trie node, without its own membership."""
     if MEMBER in node:
         return {key: child for key, child in node.items() if key != MEMBER}
     return node
 
 
 def intersection(left: Fields, right: Fields) -> Fields:
-    """Return the paths that are in both sets."""
+    """Return the field paths that are in both sets."""
     result: Fields = {}
     for key, node in left.items():
         other_node = right.get(key)
@@ -100,7 +101,7 @@ def intersection(left: Fields, right: Fields) -> Fields:
 
 
 def without(fields: Fields, path: tuple[str, ...]) -> Fields:
-    """Return the set without the path of field names `path` and all paths below it."""
+    """Return a field set without the path of field names `path` and all paths below it."""
     key = "f:" + path[0]
     node = fields.get(key)
     if node is None:
@@ -114,7 +115,7 @@ def without(fields: Fields, path: tuple[str, ...]) -> Fields:
 
 
 def paths(fields: Fields) -> Iterator[tuple[str, ...]]:
-    """Yield the members of a set; at each level, members before their descendants."""
+    """Yield the field paths of a set; at each level, members before their descendants."""
     for key, node in fields.items():
         if key != MEMBER and _owned(node):
             yield (key,)
@@ -125,7 +126,7 @@ def paths(fields: Fields) -> Iterator[tuple[str, ...]]:
 
 
 def shown(path: tuple[str, ...]) -> str:
-    """Return a path as kubectl prints it: ``.spec.containers[name="app"].image``."""
+    """Format a field path as kubectl prints it: ``.spec.containers[name="app"].image``."""
     words: list[str] = []
     for key in path:
         mark, value = key[:2], key[2:]
@@ -141,11 +142,11 @@ def shown(path: tuple[str, ...]) -> str:
 
 
 class ItemError(ValueError):
-    """List item without an identity under the rule of its list."""
+    """List item without a key, though its list is merged by key (listType map or set)."""
 
 
 def item_key(kind: FieldType, item: Any) -> str:
-    """Return the trie key of an item of an associative list. Raise ItemError if the item cannot have one."""
+    """Return the trie key of an item of an associative list. Raise ItemError if the item has no key fields."""
     if kind.is_set:
         if isinstance(item, dict | list) or item is None:
             raise ItemError("a set may hold strings, numbers and booleans only")
@@ -182,7 +183,7 @@ def keyed(kind: FieldType, items: list[Any]) -> dict[str, list[Any]]:
 
 
 def whole(kind: FieldType, value: Any) -> Fields:
-    """Return all paths of a new value, the path of the value itself included."""
+    """Return all field paths of a new value, the path of the value itself included."""
     if type(value) is dict:
         if kind.atomic or not value:
             return _LEAF
@@ -210,11 +211,11 @@ def whole(kind: FieldType, value: Any) -> Fields:
 
 
 def compare(kind: FieldType, old: Any, new: Any) -> tuple[Fields, Fields]:
-    """Return the paths that differ between two values: (added or modified, removed), without the path of the
+    """Return the field paths that differ between two values: (added or modified, removed), without the path of the
     values.
 
-    Both values exist. Leaves and atomic values are compared with ``!=`` by the caller. An empty list or map
-    equals null.
+    Both values exist. Leaves and atomic values are compared with ``!=`` by the caller. An empty list or map equals
+    null.
     """
     if (type(old) is list or type(new) is list) and kind.associative:
         changed: Fields = {}
@@ -237,7 +238,8 @@ def compare(kind: FieldType, old: Any, new: Any) -> tuple[Fields, Fields]:
 def _compare_items(
     element: FieldType, key: str, old: list[Any], new: list[Any], changed: Fields, removed: Fields
 ) -> None:
-    """Record the difference of the list items under one key. Items with equal keys are owned as a whole."""
+    """Record in `changed` and `removed` the differences of the list items under one key. Items with equal keys are
+    owned as a whole."""
     if len(old) == 1 and len(new) == 1:
         step(element, key, old[0], new[0], changed, removed)
         return
@@ -274,7 +276,7 @@ def _compare_maps(kind: FieldType, before: dict[str, Any], after: dict[str, Any]
 
 
 def step(kind: FieldType, key: str, old: Any, new: Any, changed: Fields, removed: Fields) -> None:
-    """Record the difference of two unequal values that both exist under `key`."""
+    """Record in `changed` and `removed` the differences of two unequal values that both exist under `key`."""
     if _empty(old) and _empty(new):
         return
     deep_old = _deep(kind, old)
@@ -299,14 +301,15 @@ def _empty(value: Any) -> bool:
 
 
 def _deep(kind: FieldType, value: Any) -> bool:
-    """Return whether ownership of this value is recorded below its own path."""
+    """Return whether managers own parts of this value separately, not only the value as a whole."""
     if type(value) is dict:
         return not kind.atomic
     return type(value) is list and kind.associative
 
 
 def owned_by_apply(kind: FieldType, value: Any) -> Fields:
-    """Return the paths that an applied configuration owns: its leaves, list items, and entries of open maps."""
+    """Return the field paths that an applied configuration owns: its leaves, list items, and entries of open
+    maps."""
     node: Fields = {}
     if type(value) is dict:
         members, element = kind.fields, kind.element or ANY
@@ -330,7 +333,7 @@ def owned_by_apply(kind: FieldType, value: Any) -> Fields:
 
 
 def with_named(kind: FieldType, fields: Fields) -> Fields:
-    """Return the set with each named field above a member added as a member."""
+    """Return a field set with each named field above a member added as a member."""
     result: Fields = {}
     for key, node in fields.items():
         if not node or key == MEMBER:
@@ -348,7 +351,7 @@ def with_named(kind: FieldType, fields: Fields) -> Fields:
 
 
 def remove(kind: FieldType, value: Any, fields: Fields) -> Any:
-    """Return a value without the members of a set. A map can be empty; an empty list is None."""
+    """Return a value without the fields of a set. A map can become empty; an empty list becomes None."""
     if type(value) is dict and not kind.atomic:
         remaining: dict[str, Any] = {}
         for name, item in value.items():

@@ -39,7 +39,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the document after the operations; the input is not changed.
+    """Return the document after the operations of a JSON Patch; the input is not changed.
 
     Raises PatchError with code 400 for malformed operations, 413 for too many and 422 for operations that do not
     fit the document (for example a failed ``test``). The operations apply all or not at all.
@@ -76,7 +76,7 @@ def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, 
 
 
 def merge_patch(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Return the document after a merge patch: objects merge by key, null deletes, other values replace."""
+    """Return the document after a JSON merge patch: objects merge by key, null deletes, other values replace."""
     if not isinstance(patch, dict):
         raise PatchError("Invalid JSON Patch")
     merged = dict(doc)
@@ -92,7 +92,8 @@ def merge_patch(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(root: list[Any], path: str) -> tuple[Any, str] | None:
-    """Return the container of the last word of a JSON pointer, and that word; None if the container is missing."""
+    """Return the object or list that a JSON pointer's last word selects from, and this word; None if the object or
+    list is missing."""
     words = path.split("/")
     if len(words) < 2:
         return None
@@ -204,7 +205,7 @@ def _source(op: dict[str, Any], verb: str) -> str:
 
 
 def _weight(root: list[Any], path: str) -> int:
-    """Return the size of the JSON at a path in bytes; 0 if the path is missing."""
+    """Return the size in bytes of the JSON value at a JSON pointer `path`; 0 if the path is missing."""
     place = _find(root, path)
     return len(encode(_get(*place))) if place is not None else 0
 

@@ -1,4 +1,5 @@
-"""Merge rules of a kind, from the built-in tables or from the OpenAPI schema of a custom resource."""
+"""Merge rules of a kind, from the known fields of built-in kinds or from the OpenAPI schema of a custom
+resource."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class ListSchema:
     status_resets: tuple[tuple[str, ...], ...] = (("spec",),)
 
     def resets(self, subresource: str) -> tuple[tuple[str, ...], ...]:
-        """Return the paths that an endpoint ignores; managers cannot own these paths through it."""
+        """Return the paths of fields that an endpoint ignores; managers cannot own these fields through the
+        endpoint."""
         if not self.has_status:
             return ()
         if subresource == "":

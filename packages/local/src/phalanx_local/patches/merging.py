@@ -9,7 +9,7 @@ from phalanx_local.validation.types import ANY, FieldType
 
 
 def merge(kind: FieldType, live: Any, applied: Any) -> Any:
-    """Return the live value merged with the applied value: nothing is removed, leaves have the applied value.
+    """Return the live value merged with the applied value: no field is removed, leaves have the applied value.
 
     Items of associative lists merge by identity, in the applied order; items of only the live list remain at
     their place. The result shares structure with both inputs.

@@ -1,7 +1,7 @@
 """Field ownership in ``metadata.managedFields`` through creates, updates and patches (operation Update).
 
-The rule is that of kube-apiserver. A manager that changes or adds a path owns it, and other managers lose it. A
-removed path has no owner. Managers still own paths whose value did not change.
+The rule is that of kube-apiserver. A manager that changes or adds a field owns it, and other managers lose it. A
+removed field has no owner. Managers still own fields whose value did not change.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def track_update(
 def object_changes(
     before: dict[str, Any] | None, after: dict[str, Any], lists: ListSchema, subresource: str
 ) -> tuple[Fields, Fields]:
-    """Return the paths that a write changed or added, and the paths that it removed, without server fields."""
+    """Return the field paths that a write changed or added, and those that it removed, without fields set by the
+    server."""
     changed: Fields = {}
     removed: Fields = {}
     old: dict[str, Any] = before or {}
@@ -118,7 +119,7 @@ def _level(
     changed: Fields,
     removed: Fields,
 ) -> None:
-    """Record the differences of two maps by name, without the names in `skipped`."""
+    """Record in `changed` and `removed` the differences of two maps by name, without the names in `skipped`."""
     for name, item in new.items():
         if name in skipped:
             continue
@@ -154,7 +155,8 @@ def _readable(entries: Any) -> bool:
 
 
 def yield_paths(entries: list[Entry], changed: Fields, removed: Fields, keep: Entry | None = None) -> list[Entry]:
-    """Return the entries without the paths that a write changed or removed; entries without paths are dropped."""
+    """Return the managedFields entries without the paths that a write changed or removed; entries without paths are
+    dropped."""
     lost = union(changed, removed)
     result: list[Entry] = []
     for entry in entries:
@@ -194,7 +196,7 @@ def _claim(
 def entry_of(
     manager: str, operation: str, api_version: str, time: str | None, fields: Fields, subresource: str
 ) -> Entry:
-    """Return one entry of managedFields."""
+    """Build one entry of managedFields."""
     entry: Entry = {"manager": manager, "operation": operation, "apiVersion": api_version}
     if time is not None:
         entry["time"] = time
@@ -206,7 +208,8 @@ def entry_of(
 
 
 def ordered(entries: list[Entry]) -> list[Entry]:
-    """Return entries in the order of the API: Apply first, then by time, manager, version and subresource."""
+    """Return managedFields entries in the order of the API: Apply first, then by time, manager, version and
+    subresource."""
     if len(entries) < 2:
         return entries
     return sorted(
@@ -222,7 +225,8 @@ def ordered(entries: list[Entry]) -> list[Entry]:
 
 
 def _cap(entries: list[Entry]) -> list[Entry]:
-    """Merge the oldest Update entries of each version into one until at most MAX_UPDATERS remain."""
+    """Merge the oldest Update entries of managedFields of each version into one until at most MAX_UPDATERS
+    remain."""
     updaters = sorted(
         (entry for entry in entries if entry.get("operation") == "Update"),
         key=lambda entry: (entry.get("time") or "", entry.get("manager", "")),

@@ -1,4 +1,4 @@
-"""Strategic merge patch: maps merge by key, lists by the merge rule of their field.
+"""Strategic merge patch: maps merge by key, lists by the patchStrategy of their field.
 
 A list whose field has the strategy *merge* is merged item by item (by merge key, or as a set of primitives); any
 other list is replaced. Directives: ``$patch: replace | delete`` in a map, ``$patch: delete | replace`` in an item
@@ -27,7 +27,7 @@ _UNTYPED: Final = StructField(ANY)
 def strategic_merge_patch(
     doc: dict[str, Any], patch: dict[str, Any], kind: str, group: str | None = None, version: str = ""
 ) -> dict[str, Any]:
-    """Return the document after the patch; neither input is changed.
+    """Return the document after a strategic merge patch; neither input is changed.
 
     ``kind`` names the built-in kind that defines the merge rules; ``group`` and ``version`` default to the
     document's ``apiVersion``. Raises PatchError: 400 for malformed directives, 422 for lists of lists, 500 for
@@ -47,7 +47,7 @@ def strategic_merge_patch(
 
 
 def _merge_map(original: dict[str, Any] | None, patch: dict[str, Any], kind: FieldType) -> dict[str, Any]:
-    """Merge a patch into a map; both arguments are private copies that the function changes."""
+    """Apply a strategic merge patch to a map; both arguments are private copies that the function changes."""
     if DIRECTIVE in patch:
         directive = patch.pop(DIRECTIVE)
         if directive == "replace":
@@ -105,7 +105,7 @@ def _retain_keys(original: dict[str, Any], patch: dict[str, Any], keep: Any) -> 
 
 
 def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], key: str, kind: FieldType) -> None:
-    """Merge a list with its ``$setElementOrder`` and remove both from the patch."""
+    """Merge a list by its ``$setElementOrder`` and remove both from the patch."""
     order = patch.pop(key)
     name = key[len(ORDER_PREFIX) :]
     current, change = original.get(name), patch.get(name)
@@ -154,7 +154,7 @@ def _live_order(current: list[Any], change: list[Any], merge_key: str) -> list[A
 
 
 def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
-    """Raise PatchError unless the items of the patch list appear in the order list, in the same sequence."""
+    """Raise PatchError unless the items of the patch list have the same sequence as in $setElementOrder."""
     words = [_identity(item, merge_key) for item in order]
     position = 0
     for item in change:
@@ -215,10 +215,9 @@ def _merge_list(original: list[Any], change: list[Any], rule: FieldType, deletin
 
 
 def _directives(original: list[Any], change: list[Any], key: str) -> tuple[list[Any], list[Any], bool]:
-    """Execute the directives among the items.
+    """Execute the ``$patch`` directives among the items of a patch list.
 
-    Return the list after the directives, the items without directives, and whether the list is replaced as a
-    whole.
+    Return the list after the directives, the items without directives, and whether the list is replaced as a whole.
     """
     plain: list[Any] = []
     replace = False
@@ -241,7 +240,8 @@ def _directives(original: list[Any], change: list[Any], key: str) -> tuple[list[
 
 
 def _in_order(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
-    """Return the items that the order names, in its sequence; other items are inserted by their live position."""
+    """Return the items that $setElementOrder names, in its sequence; other items are inserted by their live
+    position."""
     rank = {_identity(item, key): index for index, item in reversed(list(enumerate(order)))}
     place: dict[Any, int] = {}
     for index, item in enumerate(live):
@@ -265,14 +265,14 @@ def _in_order(merged: list[Any], order: list[Any], live: list[Any], key: str) ->
 
 
 class _Drop:
-    """Marker for a value that a directive removes."""
+    """Marker for a value that a ``$patch: delete`` directive removes."""
 
 
 _DROP: Final = _Drop()
 
 
 def _plain(value: Any) -> Any:
-    """Return a patch value without nulls and directives, for a place where the document has no value."""
+    """Return a patch value without nulls and directives, to add it where the document has no value."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
             return _DROP
@@ -289,5 +289,5 @@ def _plain(value: Any) -> Any:
 
 
 def _json_type(value: Any) -> type:
-    """Return the JSON type of a value; integers and floats have one type."""
+    """Return the type by which JSON values are compared; integers and floats have one type."""
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)

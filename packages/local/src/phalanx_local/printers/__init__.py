@@ -1,4 +1,4 @@
-"""Rows and columns of `kubectl get` per kind, like those of kube-apiserver."""
+"""Columns and rows of `kubectl get` for each kind, like those of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Printer", "printer_of"]
 
 
 def printer_of(version: Version) -> Printer:
-    """Return the printer of a kind; every kind has at least a name and an age."""
+    """Return the `kubectl get` printer of a resource version; every kind has at least the columns name and age."""
     if version.columns is not None:
         return custom_printer(version.columns)
     return built_in_printer(version)

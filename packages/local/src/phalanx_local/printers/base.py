@@ -1,4 +1,4 @@
-"""Base of the printers: the printer type, and durations in kubectl's format."""
+"""Base of the `kubectl get` printers: the printer type, and durations in kubectl's format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Cells = Callable[[Json, float], list[Any]]
 
 
 class Printer(NamedTuple):
-    """Columns of a kind, and a function for the cells of an object at a time (seconds since the epoch)."""
+    """Columns of a kind in `kubectl get`, and a function that returns the cells of an object at a time (seconds
+    since the epoch)."""
 
     columns: tuple[Column, ...]
     cells: Cells
@@ -31,18 +32,18 @@ def column(name: str, type_: str = "string", priority: int = 0) -> Column:
 
 
 def age(obj: Json, now: float) -> str:
-    """Return the time since creation."""
+    """Return the time since the object's creation in kubectl's format."""
     return since(metadata(obj).get("creationTimestamp"), now)
 
 
 def since(timestamp: object, now: float) -> str:
-    """Return the time since a timestamp, or <unknown>."""
+    """Return the time since a timestamp in kubectl's format, or <unknown>."""
     then = parse_timestamp(timestamp)
     return human_duration(now - then) if then is not None else UNKNOWN
 
 
 def human_duration(seconds: float) -> str:
-    """Format a duration in at most two units, like ages of kubectl: 45s, 3m7s, 12m, 5h3m, 2d4h, 40d, 3y20d."""
+    """Format a duration in at most two units, like ages in kubectl: 45s, 3m7s, 12m, 5h3m, 2d4h, 40d, 3y20d."""
     if seconds < -1:
         return "<invalid>"
     whole = int(max(0.0, seconds))
@@ -74,7 +75,7 @@ def _pair(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def joined(values: list[str], limit: int = 0) -> str:
-    """Join values by comma; values beyond the limit are counted."""
+    """Join values by comma; instead of values beyond the limit, print how many there are."""
     if not values:
         return NONE
     if limit and len(values) > limit:
@@ -83,5 +84,5 @@ def joined(values: list[str], limit: int = 0) -> str:
 
 
 def labels_text(labels: Json) -> str:
-    """Format labels as a selector, or <none>."""
+    """Format labels as a label selector, or <none>."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE

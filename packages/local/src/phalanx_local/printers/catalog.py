@@ -1,4 +1,4 @@
-"""Table of the printers of built-in kinds."""
+"""Table of the `kubectl get` printers of built-in kinds."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ _PLAIN = Printer((NAME, AGE), lambda obj, now: [metadata(obj).get("name", ""), a
 
 
 def built_in_printer(version: Version) -> Printer:
-    """Return the printer of a built-in kind; the default prints name and age."""
+    """Return the `kubectl get` printer of a built-in kind; the default prints name and age."""
     return _PRINTERS.get(version.type.storage, _PLAIN)

@@ -1,4 +1,4 @@
-"""Columns of device claims and resource slices."""
+"""`kubectl get` columns of ResourceClaims, ResourceClaimTemplates and ResourceSlices."""
 
 from __future__ import annotations
 

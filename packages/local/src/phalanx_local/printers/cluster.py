@@ -1,4 +1,4 @@
-"""Columns of nodes, namespaces, events, services and configuration."""
+"""`kubectl get` columns of nodes, namespaces, events, services, ConfigMaps and Secrets."""
 
 from __future__ import annotations
 

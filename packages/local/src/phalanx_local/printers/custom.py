@@ -1,4 +1,4 @@
-"""Printer columns of custom resources, as JSONPaths into the object."""
+"""`kubectl get` columns of custom resources, as JSONPaths into the object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx_local.registry.resources import Column
 
 
 def custom_printer(columns: Sequence[Column]) -> Printer:
-    """Return the printer of additionalPrinterColumns; the name is always the first column."""
+    """Return the `kubectl get` printer of a CRD's additionalPrinterColumns; the name is always the first column."""
     paths = [parse_path(column.json_path) for column in columns]
 
     def cells(obj: Json, now: float) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Columns of pods."""
+"""`kubectl get` columns of pods."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _restarts(status: Json, now: float) -> str:
 
 
 def reason(pod: Json) -> str:
-    """Return the text of the STATUS column: the phase, or a more specific reason."""
+    """Return the text of a pod's STATUS column: the phase, or a more specific reason."""
     spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
     shown = text(status.get("reason")) or text(status.get("phase")) or "Unknown"
     if any(

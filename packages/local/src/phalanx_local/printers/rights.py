@@ -1,4 +1,4 @@
-"""Columns of roles, bindings, quotas and runtime classes."""
+"""`kubectl get` columns of roles, bindings, quotas and runtime classes."""
 
 from __future__ import annotations
 

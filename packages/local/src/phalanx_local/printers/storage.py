@@ -1,4 +1,4 @@
-"""Columns of volumes, storage classes and their drivers."""
+"""`kubectl get` columns of volumes, storage classes and CSI drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of workload controllers, budgets and gangs."""
+"""`kubectl get` columns of workload controllers, PodDisruptionBudgets and PodGroups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _wide(obj: Json) -> list[str]:
 
 
 def selector_text(selector: Any) -> str:
-    """Format a label selector, or a plain map of labels, in the query syntax."""
+    """Format a label selector, or a plain map of labels, in the syntax of `kubectl get -l`."""
     selector_fields = mapping(selector)
     if "matchLabels" not in selector_fields and "matchExpressions" not in selector_fields:
         return labels_text(selector_fields)

@@ -1,4 +1,4 @@
-"""Interfaces of the admission steps that the API calls before it stores a write (see admission/)."""
+"""Interfaces of the admission steps that the API calls before it stores a written object (see admission/)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from phalanx_local.strategies.base import Write
 
 
 class Admission(Protocol):
-    """Validating policies that admit a write before it is stored (`AdmissionPolicies`). `admit` raises the
-    rejection.
-    """
+    """Validating admission policies (`AdmissionPolicies`), called before an object is stored. `admit` raises the
+    rejection."""
 
     def admit(
         self,
@@ -27,7 +26,7 @@ class Admission(Protocol):
 
 
 class MutatingAdmission(Protocol):
-    """Admission webhooks that mutate or validate a write (`Webhooks`)."""
+    """Admission webhooks (`Webhooks`), which change or validate a written object."""
 
     @property
     def configured(self) -> bool: ...

@@ -1,6 +1,6 @@
 """Operations of the API on stored objects, without HTTP.
 
-Every operation runs without awaiting, so each is atomic. The controllers of the server use them too.
+No operation awaits, so each is atomic. The controllers of the server use them too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """Options of a deletion; None for an option that the client does not set."""
+    """Options of a delete request; None for an option that the client does not set."""
 
     grace_period: int | None = None
     uid: str | None = None
@@ -48,7 +48,7 @@ class DeleteOptions:
 
 @dataclass(slots=True)
 class _Cached:
-    """Decoded objects of a resource that admission reads at every write."""
+    """Decoded objects of a resource that admission reads at every write, cached until an object changes."""
 
     revision: int = -1
     objects: list[Json] = field(default_factory=list)
@@ -77,14 +77,14 @@ class Api:
         return collection if collection is not None else self.store.open(type_.storage, type_.strategy.fields)
 
     def record(self, type_: ResourceType, namespace: str, name: str) -> Record:
-        """Return the current record. Raise 404 if it does not exist."""
+        """Return the current stored object as a record. Raise 404 if the object does not exist."""
         record = self.collection(type_).records.get((namespace, name))
         if record is None:
             raise not_found(type_, name)
         return record
 
     def type(self, group: str, plural: str) -> ResourceType:
-        """Return a type that must exist."""
+        """Return the resource type of a group and plural. Raise LookupError if the server does not serve it."""
         resource_type = self.registry.find(group, plural)
         if resource_type is None:
             raise LookupError(f"no resource {plural} in group {group!r}")
@@ -102,7 +102,8 @@ class Api:
         return record.load() if record is not None else None
 
     def all(self, group: str, plural: str, namespace: str = "") -> list[Json]:
-        """Return all stored objects of a resource in key order. The objects are shared and must not be changed."""
+        """Return all stored objects of a resource in key order. The returned objects are shared and must not be
+        changed."""
         storage = f"{group}/{plural}"
         collection = self.store.collections.get(storage)
         if collection is None:
@@ -116,13 +117,13 @@ class Api:
         return [item for item in cached.objects if item["metadata"].get("namespace") == namespace]
 
     def write(self, **circumstances: object) -> Write:
-        """Return the context of a write by the server itself."""
+        """Return the context of a write that the server itself makes: its user, warnings and dry-run mode."""
         return Write(now=self.now(), cluster=self, **circumstances)  # type: ignore[arg-type]
 
     # --- create
 
     def create(self, version: Version, namespace: str, body: Json, write: Write) -> Record:
-        """Store a new object in the form of the version. Raise 400, 403, 404, 409 or 422."""
+        """Store a new object that is given in the form of the version. Raise 400, 403, 404, 409 or 422."""
         type_ = version.type
         managed = metadata(body).get("managedFields")
         if version.check_new is not None:
@@ -191,7 +192,7 @@ class Api:
             raise forbidden(type_, name, reason, [cause])
 
     def _open_namespace(self, name: str) -> None:
-        """Create the default service account of a namespace, which its pods use."""
+        """Create the default service account in a new namespace, which its pods use."""
         accounts = self.type("", "serviceaccounts")
         if not self.exists("", "serviceaccounts", name, "default"):
             self.create(accounts.preferred, name, {"metadata": {"name": "default"}}, self.write())
@@ -201,7 +202,8 @@ class Api:
     def update(
         self, version: Version, namespace: str, name: str, body: Json, write: Write, subresource: str = ""
     ) -> tuple[Record, bool]:
-        """Replace an object (PUT). Return the new record and whether it was created."""
+        """Replace an object (PUT), or create it if the kind allows this. Return the new record and whether it was
+        created."""
         type_ = version.type
         object_meta.check_names(body, name, namespace)
         record = self.collection(type_).records.get((namespace, name))
@@ -225,8 +227,7 @@ class Api:
         tracks: bool = True,
         admitted: bool = False,
     ) -> Record:
-        """Replace the object of a record with `body` (complete, in the form of the version), if the preconditions
-        hold.
+        """Replace a stored object with `body` (complete, in the form of the version), if the preconditions hold.
 
         `tracks` is False if `body` has its managedFields already, after a server-side apply. `admitted`: the
         policies have admitted the body of the client already.
@@ -274,7 +275,7 @@ class Api:
         counts: bool = True,
         counts_status: bool = False,
     ) -> Record:
-        """Store the final form of an object over its record; remove a terminating object without finalizers.
+        """Store the final form of an object over its stored form; remove a terminating object without finalizers.
 
         `counts` is False for writes that bypass the strategies upstream, such as binding. `counts_status`: the
         version has no status subresource, so that changes of the status increase the generation.
@@ -292,7 +293,8 @@ class Api:
         return self.store.put(collection, new, record)
 
     def _allowed_changes(self, version: Version, new: Json, old: Json, write: Write, subresource: str) -> Json:
-        """Return the client's object with only the fields that the client is allowed to change."""
+        """Return the client's object with changes only in fields that the client can change through this
+        endpoint."""
         strategy = version.type.strategy
         if subresource == "status":
             meta = metadata(new) if strategy.status_keeps_metadata else clone(metadata(old))
@@ -326,7 +328,7 @@ class Api:
     def delete(
         self, type_: ResourceType, record: Record, options: DeleteOptions, write: Write
     ) -> tuple[Record, bool]:
-        """Delete an object, or start its deletion. Return its last state and whether it is removed."""
+        """Delete an object, or start its graceful deletion. Return its last state and whether it is removed."""
         if type_.storage == NAMESPACES and record.name in PROTECTED_NAMESPACES:
             raise forbidden(type_, record.name, "this namespace may not be deleted")
         self.check_preconditions(type_, record, options)
@@ -355,7 +357,7 @@ class Api:
         return self._unsaved(self.collection(type_), obj, str(record.revision)), True
 
     def check_preconditions(self, type_: ResourceType, record: Record, options: DeleteOptions) -> None:
-        """Raise 409 if uid or resourceVersion of the object differ from the preconditions."""
+        """Raise 409 if uid or resourceVersion of the object differ from the preconditions of a deletion."""
         if options.uid is not None and options.uid != record.uid:
             message = (
                 f"the UID in the precondition ({options.uid}) does not match the UID in record ({record.uid}). "
@@ -370,7 +372,8 @@ class Api:
             raise conflict(singular_kind(type_), record.name, message)
 
     def _set_propagation(self, type_: ResourceType, record: Record, meta: Json, options: DeleteOptions) -> None:
-        """Add the finalizer of the propagation policy, which the garbage collector removes.
+        """Add the finalizer of a deletion's propagation policy (foreground or orphan), which the garbage collector
+        removes.
 
         Without dependents the policy has no effect, so no finalizer is added.
         """
@@ -411,7 +414,7 @@ class Api:
         *,
         of: tuple[str, str, str],
     ) -> None:
-        """Call the policies, then the validating webhooks. Raise their rejection."""
+        """Call the admission policies, then the validating webhooks, for a write. Raise their rejection."""
         if self.policies is not None:
             self.policies.admit(operation, version, obj, old, write, of=of)
         if self.webhooks is not None:
@@ -451,7 +454,7 @@ class Api:
 
 
 def to_stored_version(version: Version, obj: Json) -> None:
-    """Convert a custom resource of another version to the stored version, in place."""
+    """Convert a custom resource from its request version to the stored version, in place."""
     schema = version.type.stored_schema
     if schema is not None and version.name != version.type.stored_version:
         schema.prune(obj)
@@ -459,7 +462,7 @@ def to_stored_version(version: Version, obj: Json) -> None:
 
 
 def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> StatusError:
-    """Return the 409 of the storage layer, which names the key."""
+    """Return the 409 of the storage layer for a failed precondition; it names the storage key."""
     parts = ["registry", type_.group, type_.plural, record.namespace, record.name]
     key = "/" + "/".join(part for part in parts if part)
     message = (
@@ -470,7 +473,7 @@ def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, 
 
 
 class _Named(NamedTuple):
-    """Resource with a different name for some errors."""
+    """Resource under another name in some error messages."""
 
     group: str
     plural: str
@@ -478,22 +481,23 @@ class _Named(NamedTuple):
 
 
 def plural_kind(type_: ResourceType) -> _Named:
-    """Return the resource for errors with `leases.coordination.k8s.io` instead of `Lease.coordination.k8s.io`."""
+    """Return the resource to name in errors, with `leases.coordination.k8s.io` instead of
+    `Lease.coordination.k8s.io`."""
     return _Named(type_.group, type_.plural, type_.plural)
 
 
 def singular_kind(type_: ResourceType) -> _Named:
-    """Return the resource for errors with `ConfigMap` instead of `configmaps`."""
+    """Return the resource to name in errors, with `ConfigMap` instead of `configmaps`."""
     return _Named(type_.group, type_.kind, type_.kind)
 
 
 def _has_spec_finalizers(type_: ResourceType, obj: Json) -> bool:
-    """Return whether spec.finalizers of a namespace is not empty."""
+    """Return whether the object is a namespace whose spec.finalizers is not empty."""
     return type_.storage == NAMESPACES and bool(sequence(mapping(obj.get("spec")).get("finalizers")))
 
 
 def is_released(type_: ResourceType, obj: Json) -> bool:
-    """Return whether a terminating object can be removed: no finalizers and no grace period."""
+    """Return whether a terminating object can be removed: it has no finalizers and no grace period left."""
     meta = metadata(obj)
     if sequence(meta.get("finalizers")) or _has_spec_finalizers(type_, obj):
         return False

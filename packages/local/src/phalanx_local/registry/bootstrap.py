@@ -16,7 +16,7 @@ _DESCRIPTIONS: Final = {
 
 
 def fill(api: Api) -> None:
-    """Create missing initial objects; objects restored from a data file are not changed."""
+    """Create missing initial objects of the cluster; objects restored from a data file are not changed."""
     namespaces = api.type("", "namespaces").preferred
     for name in NAMESPACES:
         if not api.exists("", "namespaces", "", name):

@@ -28,7 +28,8 @@ def _of_kind(group: str, kind: str, version: str) -> Rewrite | None:
 
 
 def _compile(type_: FieldType, above: set[int]) -> Rewrite | None:
-    """Return the rewrite of a type's values; None if they contain no quantities.
+    """Return the function that rewrites the quantities in a type's values; None if the values contain no
+    quantities.
 
     Recursive types (JSON schemas) contain no quantities, so recursion ends at their second occurrence.
     """

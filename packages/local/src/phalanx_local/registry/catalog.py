@@ -1,4 +1,4 @@
-"""Built-in resource types: one row per resource, as kube-apiserver 1.36 serves them."""
+"""Built-in resource types: one line of the catalog per resource, as kube-apiserver 1.36 serves them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ from phalanx_local.strategies.workloads import (
 
 
 class Row(NamedTuple):
-    """One resource; `extra` are subresources, a leading `-` on the plural marks it cluster-scoped."""
+    """Catalog line of one resource; `extra` are subresources, a leading `-` on the plural marks a cluster-scoped
+    resource."""
 
     group: str
     version: str
@@ -266,14 +267,14 @@ def build_registry(
 
 
 def group_field_of(native_groups: str) -> str:
-    """Return the spec field with which pods of this gang API version reference their group; "" if it is not
-    served.
-    """
+    """Return the pod spec field that references a group in this version of the native gang API; "" if the API is
+    not served."""
     return {"none": "", "v1alpha1": "workloadRef"}.get(native_groups, "schedulingGroup")
 
 
 def _native_groups(version: str, protect: bool) -> list[Row]:
-    """Return the gang API as the release with this version serves it (1.37 has v1alpha3 beside v1beta1)."""
+    """Return the resources of the native gang API as the release with this version serves them (1.37 has v1alpha3
+    beside v1beta1)."""
     group = "scheduling.k8s.io"
     if version == "none":
         return []
@@ -292,7 +293,7 @@ def _native_groups(version: str, protect: bool) -> list[Row]:
 
 
 def _serve_as_well(registry: Registry, plural: str, name: str) -> None:
-    """Serve one more version that differs only in apiVersion."""
+    """Serve a resource in one more version, which differs only in apiVersion."""
     type_ = registry.find("scheduling.k8s.io", plural)
     assert type_ is not None
     type_.versions[name] = Version(name, type_, subresources=type_.preferred.subresources)

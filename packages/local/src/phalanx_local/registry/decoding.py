@@ -1,4 +1,4 @@
-"""Decoding of a client's objects: checks of kind and shape, unknown fields, conversion to the stored form."""
+"""Decoding of request bodies: checks of kind and field types, unknown fields, conversion to the stored form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def decode_object(version: Version, body: Json, write: Write) -> Json:
 
 
 def _require_kind(version: Version, body: Json) -> None:
-    """Reject an object of another kind or version than the URL."""
+    """Raise 400 if the object has another kind or apiVersion than the URL."""
     kind, api_version = body.get("kind"), body.get("apiVersion")
     type_ = version.type
     if api_version and api_version != version.api_version:
@@ -87,7 +87,7 @@ def _require_shape(version: Version, obj: Json, write: Write) -> None:
 
 
 def _drop_unknown(version: Version, obj: Json, write: Write) -> None:
-    """Drop fields that the types of a built-in kind do not have, as upstream does."""
+    """Drop fields of an object that its built-in kind does not have, as kube-apiserver does."""
     named = {"apiVersion": version.api_version, **obj}
     unknown = unknown_fields(version.type.group, version.type.kind, named)
     report_unknown(unknown, version, write)
@@ -102,7 +102,7 @@ def _prune(version: Version, obj: Json, write: Write) -> None:
 
 
 def report_unknown(paths: list[str], version: Version, write: Write) -> None:
-    """Reject, warn about or ignore unknown fields, depending on the client's fieldValidation."""
+    """Reject, warn about or ignore unknown fields of an object, depending on the client's fieldValidation."""
     if not paths or write.field_validation == "Ignore":
         return
     if write.field_validation == "Strict":
@@ -115,7 +115,7 @@ def report_unknown(paths: list[str], version: Version, write: Write) -> None:
 
 
 def drop_path(obj: Json, path: str) -> None:
-    """Remove the field at a path such as `spec.containers[0].colour`, if it exists."""
+    """Remove the field at a path such as `spec.containers[0].colour` from an object, if it exists."""
     holder: Any = obj
     steps = [int(index) if index else name for name, index in _STEP.findall(path)]
     for step in steps[:-1]:

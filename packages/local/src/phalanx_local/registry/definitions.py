@@ -16,7 +16,7 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class CustomStrategy(RestStrategy):
-    """Strategy of custom resources: generations, and the selectable fields of the definition."""
+    """Strategy of custom resources: generations, and the selectable fields of the CustomResourceDefinition."""
 
     counts_generation = True
     unconditional_update = False
@@ -36,7 +36,7 @@ def _field_text(value: object) -> str:
 
 
 class Definitions:
-    """Updates the registry from the stored definitions."""
+    """Updater of the registry from the stored CustomResourceDefinitions."""
 
     def __init__(self, store: Store, registry: Registry, on_change: Callable[[str], None]) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Definitions:
         store.listen(self._changed)
 
     def load(self) -> None:
-        """Serve the definitions of the store after a restart."""
+        """Serve the custom resources of all stored CustomResourceDefinitions after a restart."""
         collection = self._store.collections.get(DEFINITIONS)
         if collection is not None:
             for record in list(collection.records.values()):
@@ -79,7 +79,7 @@ class Definitions:
             self._on_change(type_.storage)
 
     def refresh(self, type_: ResourceType, collection: Collection) -> None:
-        """Fill in defaults that were added after the objects, which upstream does at every read.
+        """Set defaults that the CRD got after its objects were created, which kube-apiserver sets at every read.
 
         The objects have no new revision, because no client wrote them.
         """
@@ -95,7 +95,7 @@ class Definitions:
 
 
 def build_type(definition: Json) -> ResourceType | None:
-    """Return the resource type of a definition; None if its names are not accepted."""
+    """Return the resource type of a CustomResourceDefinition; None if its names are not accepted."""
     from phalanx_local.schema import StructuralSchema
 
     spec, status = mapping(definition.get("spec")), mapping(definition.get("status"))
@@ -134,7 +134,7 @@ def build_type(definition: Json) -> ResourceType | None:
 
 
 def _deprecation(type_: ResourceType, item: Json, served: list[Json]) -> str:
-    """Return the warning for clients of a deprecated version: the text of the definition, or the newer version."""
+    """Return the warning for clients of a deprecated version: the text of the CRD, or the newer version."""
     if not item.get("deprecated"):
         return ""
     name = text(item.get("name"))

@@ -16,7 +16,7 @@ from phalanx_local.strategies.base import Write
 
 
 def lists_of(version: Version) -> Any:
-    """Return the merge rules of a kind: lists as maps, sets or atomic values."""
+    """Return the merge rules of a kind's lists: as maps, sets or atomic values."""
     if version.lists is None:
         from phalanx_local.patches import builtin_lists, lists_from_schema
 
@@ -28,7 +28,8 @@ def lists_of(version: Version) -> Any:
 
 
 def applied(live: Json | None, body: Json, version: Version, write: Write, force: bool, subresource: str) -> Json:
-    """Return the live object after a server-side apply. Raise 409 with one cause per conflicting field."""
+    """Return the live object after a server-side apply of the body. Raise 409 with one cause per conflicting
+    field."""
     from phalanx_local.patches import ApplyConflict, PatchError, server_side_apply
 
     try:
@@ -49,7 +50,8 @@ def applied(live: Json | None, body: Json, version: Version, write: Write, force
 
 
 def keep_times(new: Json, old: Json) -> None:
-    """Restore the managers' old times if nothing else changed, so that an empty apply writes nothing.
+    """Restore the old times in managedFields if nothing else changed, so that an apply without changes writes
+    nothing.
 
     Other writes need no such step: only an apply is merged before defaulting and therefore looks like a change.
     """
@@ -67,7 +69,7 @@ def _timeless(managers: Any) -> list[Json]:
 
 
 def tracked(before: Json | None, after: Json, version: Version, write: Write, subresource: str) -> Json:
-    """Return the object after a write other than an apply, with updated managers."""
+    """Return the object after a write other than an apply, with updated managedFields."""
     managers = metadata(before).get("managedFields") if before is not None else None
     if metadata(after).get("managedFields") == [{}]:
         metadata(after).pop("managedFields")

@@ -27,12 +27,13 @@ _SYSTEM_FIELDS: Final = (
 
 
 def generated_name(base: str) -> str:
-    """Return a name for metadata.generateName: the base, shortened if necessary, and five random characters."""
+    """Return a name for metadata.generateName: the prefix, shortened if necessary, and five random characters."""
     return base[:_MAX_BASE] + "".join(random.choices(_NAME_LETTERS, k=5))
 
 
 def without_nulls(obj: Json, *, custom: bool) -> Json:
-    """Return the object without nulls, which mean absence. Custom resources have nulls outside of metadata."""
+    """Return the object without nulls, which mean absent fields. Custom resources keep nulls outside of
+    metadata."""
     if custom:
         return {key: _drop_nulls(item) if key == "metadata" else item for key, item in obj.items()}
     cleaned: Json = _drop_nulls(obj)
@@ -48,7 +49,8 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def fill_system_fields(obj: Json, type_: ResourceType, namespace: str, write: Write) -> None:
-    """Set the identity of a new object, in place. Raise 400 or 422 if the client's metadata forbids it."""
+    """Set uid, creation time and other server fields of a new object, in place. Raise 400 or 422 if the client's
+    metadata forbids it."""
     meta = metadata(obj)
     if text(meta.get("resourceVersion")) not in ("", "0"):
         raise nameless(500, "resourceVersion should not be set on objects to be created")
@@ -70,7 +72,7 @@ def fill_system_fields(obj: Json, type_: ResourceType, namespace: str, write: Wr
 
 
 def keep_system_fields(meta: Json, before: Json) -> None:
-    """Restore the fields that the server set, because an update cannot change them."""
+    """Restore the metadata fields that the server sets, because an update cannot change them."""
     for field in _SYSTEM_FIELDS:
         if field in before:
             meta[field] = before[field]
@@ -85,7 +87,7 @@ def keep_system_fields(meta: Json, before: Json) -> None:
 
 
 def check_names(obj: Json, name: str, namespace: str) -> None:
-    """Raise 400 if the body names another object than the URL."""
+    """Raise 400 if name or namespace of the body differ from the URL."""
     meta = metadata(obj)
     body_name = text(meta.get("name"))
     if body_name and body_name != name:
@@ -117,7 +119,8 @@ def check_deleting(meta: Json, before: Json) -> list[FieldCause]:
 
 
 def check_revision(meta: Json, record: Record, *, must: bool) -> tuple[bool, list[FieldCause]]:
-    """Return whether the client's resourceVersion is current or (unless `must`) absent, and the field errors."""
+    """Return whether the client's resourceVersion is current or (unless `must`) absent, and errors about the
+    field."""
     revision = text(meta.get("resourceVersion"))
     if revision in ("", "0"):
         if must:

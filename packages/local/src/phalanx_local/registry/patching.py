@@ -1,4 +1,4 @@
-"""PATCH: the four patch types, applied to the object in the client's version."""
+"""PATCH requests: the four patch types, applied to the object in the client's version."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 def patch_types(version: Version) -> tuple[str, ...]:
-    """Return the patch types of a kind; like upstream, custom resources have no strategic merge."""
+    """Return the patch types that a kind supports; like upstream, custom resources have no strategic merge."""
     if version.type.custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
 def read_yaml(body: bytes) -> Any:
-    """Return a YAML (or JSON) document. Raise 400 if it is malformed."""
+    """Parse a request body as YAML (or JSON). Raise 400 if it is malformed."""
     if body[:1] == b"{":
         return read_json(body, "error decoding YAML")
     import yaml
@@ -56,7 +56,7 @@ def read_yaml(body: bytes) -> Any:
 
 
 def read_json(body: bytes, what: str) -> Any:
-    """Return a JSON document. Raise 400, beginning with `what`, if it is malformed."""
+    """Parse a request body as JSON. Raise 400, beginning with `what`, if it is malformed."""
     import msgspec
 
     try:
@@ -74,7 +74,7 @@ def patch_object(
     write: Write,
     query: Mapping[str, str],
 ) -> tuple[Record, bool]:
-    """Patch the object at (namespace, name, subresource). Return its record and whether it was created.
+    """Patch the object at (namespace, name, subresource). Return its new record and whether the object was created.
 
     Raises 400 for a malformed patch, 404, 409 for a stale resourceVersion or uid in the patch or conflicting
     managers, 415 for an unsupported patch type, 422 for an invalid result.
@@ -125,7 +125,7 @@ def _patched(live: Json, change: Any, content_type: str, kind: str) -> Json:
 
 
 def _check_identity(version: Version, patched: Json, record: Record, subresource: str) -> None:
-    """Check that the patch does not change name or uid: upstream returns 422 where a PUT returns 409.
+    """Raise an error if the patch changes name or uid: 422 like upstream, where a PUT returns 409.
 
     On the status of a custom resource, upstream ignores the uid.
     """

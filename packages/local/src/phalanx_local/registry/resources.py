@@ -20,7 +20,7 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Printer column; priority 0 is always shown, above 0 with `-o wide`."""
+    """Column of a kind in `kubectl get`; priority 0 is always shown, above 0 with `-o wide`."""
 
     name: str
     type: str = "string"
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Fields of a kind for the scale subresource, as dotted paths without a leading dot."""
+    """Replica fields of a kind for the scale subresource, as dotted paths without a leading dot."""
 
     replicas: str = "spec.replicas"
     status_replicas: str = "status.replicas"
@@ -86,7 +86,7 @@ class Version:
 
 @dataclass(eq=False, slots=True)
 class ResourceType:
-    """Resource of one group. Two types can share a `storage` (two groups serve events).
+    """Resource of one API group, with its versions. Two types can share a `storage` (two groups serve events).
 
     `stored_schema` is the schema of a custom resource's stored version, which can be unserved.
     """
@@ -118,7 +118,7 @@ class ResourceType:
 
 
 class Registry:
-    """Resource types by group and plural; custom resources are added and removed at run time."""
+    """Served resource types by group and plural; custom resources are added and removed at run time."""
 
     def __init__(self, types: Iterable[ResourceType] = ()) -> None:
         self._types: dict[tuple[str, str], ResourceType] = {}
@@ -153,7 +153,7 @@ class Registry:
         return iter(list(self._types.values()))
 
     def by_storage(self) -> Mapping[str, ResourceType]:
-        """Return resource types by storage; if a storage has several types, the first one."""
+        """Return the resource type of each storage; if a storage has several types, the first one."""
         generation, types = self._by_storage
         if generation != self.generation:
             types = {}
@@ -173,7 +173,7 @@ class Registry:
         return groups
 
     def served(self, group: str, version: str) -> list[Version]:
-        """Return every resource of one group version, by plural name."""
+        """Return every resource that the server serves in one group version, by plural name."""
         versions = [type_.versions[version] for type_ in self if type_.group == group and version in type_.versions]
         return sorted(versions, key=lambda served: served.type.plural)
 

@@ -16,7 +16,7 @@ Requirements = tuple[Requirement, ...]
 
 
 def requested_labels(source: str) -> Requirements:
-    """Parse a `labelSelector` parameter. Raise a 400 StatusError that quotes the text."""
+    """Parse a `labelSelector` query parameter. Raise a 400 StatusError that quotes the text."""
     try:
         return parse_label_selector(source)
     except ValueError as problem:
@@ -24,7 +24,7 @@ def requested_labels(source: str) -> Requirements:
 
 
 def selector_from_object(selector: Any) -> Requirements | None:
-    """Parse a metav1.LabelSelector. None selects nothing; an empty object selects everything."""
+    """Parse a metav1.LabelSelector of an object. None selects nothing; an empty selector selects everything."""
     if not isinstance(selector, dict):
         return None
     requirements = [
@@ -43,7 +43,7 @@ class FieldTerm(NamedTuple):
 
 
 class FieldSelector(NamedTuple):
-    """Conjunction of `field=value` and `field!=value`."""
+    """Field selector of a request: all of its `field=value` and `field!=value` terms must match."""
 
     terms: tuple[FieldTerm, ...]
 
@@ -54,7 +54,7 @@ class FieldSelector(NamedTuple):
         return all((fields.get(field, "") == value) is equal for field, equal, value in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """Return the value that the selector requires for the field; None if it requires no single value."""
+        """Return the value that the field selector requires for the field; None if it requires no single value."""
         for term in self.terms:
             if term.equal and term.field == field and term.value:
                 return term.value
@@ -62,9 +62,8 @@ class FieldSelector(NamedTuple):
 
 
 def parse_field_selector(source: str, known: Collection[str]) -> FieldSelector:
-    """Parse `a.b=x,c!=y`; backslash escapes `,`, `=` and itself. Raise a 400 StatusError for a field outside
-    `known`.
-    """
+    """Parse a field selector `a.b=x,c!=y`; backslash escapes `,`, `=` and itself. Raise a 400 StatusError for a
+    field outside `known`."""
     terms = []
     for part in re.split(r"(?<!\\),", source):
         if not part:

@@ -34,7 +34,7 @@ _SCHEMA_LIMIT: Final = 100_000_000
 
 
 def check_schema(schema: Any, path: str = "openAPIV3Schema", *, has_status: bool = False) -> list[FieldError]:
-    """Return the errors of an ``openAPIV3Schema``: structure, keywords, defaults and rules.
+    """Return the errors of an ``openAPIV3Schema``: structure, keywords, defaults and validation rules.
 
     Field paths start with ``path``. ``has_status``: the status subresource is enabled, which forbids more
     keywords at the root. A schema with errors must not be stored. Rules are checked only if structure and
@@ -80,7 +80,7 @@ def _status_root(errors: list[FieldError], schema: Schema, path: str) -> None:
 
 
 def _defaults(errors: list[FieldError], schema: Schema, path: str, *, root: bool = False) -> None:
-    """Check that defaults satisfy their own schema and its rules, and have no unknown fields."""
+    """Check that default values in a schema satisfy the schema and its rules, and have no unknown fields."""
     default = schema.get("default")
     if default is not None:
         where = f"{path}.default"
@@ -105,7 +105,7 @@ def _defaults(errors: list[FieldError], schema: Schema, path: str, *, root: bool
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Position of a schema.
+    """Position of a subschema during the check of a schema.
 
     ``blocked`` is the outermost schema that has no correlation with old values; ``no_default`` is the reason why
     defaults are forbidden; ``count`` is the maximum number of values of the schema (None: limited only by the
@@ -123,7 +123,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over a schema; errors of rules are separate from all other errors."""
+    """Check of one schema in one pass; errors of validation rules are separate from all other errors."""
 
     rules: bool
     errors: list[FieldError] = field(default_factory=list)
@@ -320,7 +320,7 @@ def _list_type(errors: list[FieldError], schema: dict[str, Any], path: str, kind
 
 
 def _words(errors: list[FieldError], schema: dict[str, Any], rule: dict[str, Any], where: str) -> bool:
-    """Check the texts of a rule. Return whether any of them is invalid."""
+    """Check the texts of an x-kubernetes-validations rule. Return whether any of them is invalid."""
     before = len(errors)
     text, message = str(rule.get("rule") or "").strip(), str(rule.get("message") or "").strip()
     if not text:

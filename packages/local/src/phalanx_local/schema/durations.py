@@ -24,7 +24,8 @@ _LIMIT: Final = 2**63
 
 
 def go_duration(text: str) -> int | None:
-    """Parse ``1h30m`` or ``-1.5s``; return None if the text is no duration or too long a time."""
+    """Parse a duration such as ``1h30m`` or ``-1.5s``; return None if the text is no duration or the duration is
+    too long."""
     try:
         span = parse_nanoseconds(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""String formats of custom resource schemas; unknown formats are ignored."""
+"""String formats in schemas of custom resources; unknown formats are ignored."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ NUMBERS: Final[dict[str, dict[str, tuple[float, float]]]] = {
 
 
 def checked_format(kind: str, name: str) -> str:
-    """Return the format to check for values of a type: "" if the type (or "" for any) has no such format."""
+    """Return the format to check for values of a type: "" if the type (or "" for any type) has no such format."""
     if kind in NUMBERS:
         return name if name in NUMBERS[kind] else ""
     known = FORMATS.get(name) is not None or FORMATS.get(name.replace("-", "")) is not None
@@ -174,5 +174,5 @@ def checked_format(kind: str, name: str) -> str:
 
 
 def format_check(name: str) -> Format | None:
-    """Return the check of a string format; dashes in its name are ignored."""
+    """Return the function that checks a string format; dashes in the format's name are ignored."""
     return FORMATS.get(name) or FORMATS.get(name.replace("-", ""))

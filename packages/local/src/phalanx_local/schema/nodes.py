@@ -11,7 +11,8 @@ from phalanx_local.schema.formats import NUMBERS, Format, checked_format, format
 
 @dataclass(slots=True, eq=False)
 class SchemaNode:
-    """One schema object. Absent keywords are None or empty; ``additional`` is None if unknown fields are pruned.
+    """One OpenAPI schema object. Absent keywords are None or empty; ``additional`` is None if unknown fields are
+    pruned.
 
     ``rules`` are the raw ``x-kubernetes-validations``; ``active``: a value can violate this subtree;
     ``defaulting``: the subtree contains a default.
@@ -73,7 +74,7 @@ _NUMBERS: Final = {
 
 
 def read_node(schema: Any) -> SchemaNode:
-    """Return the tree of a schema (a JSON object; ``true`` is a schema without rules)."""
+    """Return the tree of an OpenAPI schema (a JSON object; ``true`` is a schema without restrictions)."""
     if not isinstance(schema, dict):
         return SchemaNode(preserve=True)
     node = SchemaNode(

@@ -1,4 +1,4 @@
-"""Validation rules (``x-kubernetes-validations``): compiled once per schema, executed on every write.
+"""Validation rules of CRDs (``x-kubernetes-validations``): compiled once per schema, executed on every write.
 
 A rule with ``oldSelf`` is a transition rule: it runs on updates only, and only where a value correlates with an
 old one (by field name, map key or the keys of a map list), unless it sets ``optionalOldSelf``. Other rules ignore
@@ -40,7 +40,8 @@ _OUT_OF_BUDGET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ValidationRule:
-    """One compiled rule. ``error`` is set instead of ``program`` if it does not compile."""
+    """One compiled x-kubernetes-validations rule. ``error`` is set instead of ``program`` if the rule does not
+    compile."""
 
     source: str
     program: CelProgram | None
@@ -56,13 +57,13 @@ class ValidationRule:
 
     @property
     def transition(self) -> bool:
-        """Whether the rule compares with the old value."""
+        """Whether the rule compares the value with the old value (`oldSelf`)."""
         return self.program is not None and "oldSelf" in self.program.names
 
 
 @dataclass(slots=True)
 class Ruled:
-    """Rules of a schema node and of its children; nodes without rules are omitted."""
+    """Validation rules of a schema node and of its children; nodes without rules are omitted."""
 
     node: SchemaNode
     rules: list[ValidationRule]
@@ -72,7 +73,7 @@ class Ruled:
 
 
 def compile_rules(node: SchemaNode, *, root: bool = False) -> Ruled | None:
-    """Compile the rules of a schema; return None if it has none."""
+    """Compile the validation rules of a schema; return None if it has none."""
     properties = {
         name: ruled
         for name, sub in node.properties.items()
@@ -87,7 +88,7 @@ def compile_rules(node: SchemaNode, *, root: bool = False) -> Ruled | None:
 
 
 def compile_rule(node: SchemaNode, rule: dict[str, Any], *, root: bool) -> ValidationRule:
-    """Compile one rule of a schema node."""
+    """Compile one validation rule of a schema node."""
     source = str(rule.get("rule") or "")
     optional = bool(rule.get("optionalOldSelf"))
     kind = declared(node, root=root)
@@ -144,7 +145,7 @@ def normal_path(path: str) -> str:
 
 
 def check_rules(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any = NOTHING) -> None:
-    """Add the errors of all rules that a value violates (rules ignore null)."""
+    """Add the errors of all validation rules that a value violates (rules ignore null)."""
     steps = [BUDGET]
     try:
         _walk(errors, ruled, value, path, _Former(old, old), steps)
@@ -154,7 +155,7 @@ def check_rules(errors: list[FieldError], ruled: Ruled, value: Any, path: str, o
 
 @dataclass(frozen=True, slots=True)
 class _Former:
-    """Old state of a value; NOTHING if it has no correlation with an old value.
+    """Old value at the position of a validated value; NOTHING if no old value correlates.
 
     ``old`` is the oldSelf of rules. ``was`` is the old value for ratcheting: an equal value is not validated.
     ``above`` is the nearest enclosing value that has an old value, and that old value.
@@ -165,13 +166,13 @@ class _Former:
     above: tuple[Any, Any] = (NOTHING, None)
 
     def untouched(self, value: Any) -> bool:
-        """Return whether an update did not change the value, or the nearest enclosing value with an old value."""
+        """Return whether an update left the value (or the nearest enclosing value with an old value) unchanged."""
         if self.was is NOTHING:
             return bool(self.above[0] == self.above[1])
         return bool(self.was == value)
 
     def part(self, value: Any, name: str) -> _Former:
-        """Return the old state of a member of an object or map."""
+        """Return the old value of an object's or map's member."""
         old = self.old if type(self.old) is dict else {}
         if self.was is NOTHING:
             return _Former(old.get(name, NOTHING), NOTHING, self.above)
@@ -239,9 +240,8 @@ def _evaluation(rule: ValidationRule, problem: str) -> str:
 
 
 def _message(rule: ValidationRule, env: dict[str, Any]) -> str:
-    """Return the message of a rule: of its expression if that succeeds, else the fixed message, else the rule's
-    source.
-    """
+    """Return the message of a violated rule: of its messageExpression if that succeeds, else the fixed message,
+    else the rule's source."""
     if rule.message_program is not None:
         try:
             text = rule.message_program.run(env)

@@ -38,7 +38,7 @@ class StructuralSchema:
         self.rules = compile_rules(self.root, root=True)
 
     def default(self, obj: dict[str, Any]) -> None:
-        """Fill in the defaults in place, at any depth of the existing fields.
+        """Set the defaults of absent fields in place, at any depth of the existing fields.
 
         A null where null is invalid is first dropped, or replaced by the default of the field.
         """
@@ -47,13 +47,13 @@ class StructuralSchema:
             _default(obj, self.root)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Remove unknown fields in place; return their sorted paths."""
+        """Remove fields that the schema does not know from an object, in place; return their sorted paths."""
         dropped: list[str] = []
         _prune(obj, self.root, "", dropped, True)
         return sorted(dropped)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
-        """Return all errors of an object; ``old`` is the stored object of an update.
+        """Return all errors of an object by the schema; ``old`` is the stored object of an update.
 
         Rules are executed only on objects of the right shape. Values that an update did not change cause no
         errors. Field paths have no leading dot; ``<nil>`` is the object as a whole.
@@ -71,7 +71,7 @@ class StructuralSchema:
 
 
 def unknown_in(value: Any, node: SchemaNode) -> list[str]:
-    """Return the sorted paths of unknown fields in a value; the value is not changed."""
+    """Return the sorted paths of a value's fields that the schema does not know; the value is not changed."""
     dropped: list[str] = []
     _prune(clone(value), node, "", dropped)
     return sorted(dropped)

@@ -40,7 +40,7 @@ def structure_errors(schema: Schema, path: str) -> list[FieldError]:
 
 
 def children(schema: Schema, path: str) -> Iterator[tuple[str, Schema, Level]]:
-    """Yield the child schemas, without the schemas of logical keywords."""
+    """Yield the child schemas of a schema, without the schemas of logical keywords (allOf, anyOf, oneOf, not)."""
     for name, sub in (schema.get("properties") or {}).items():
         if isinstance(sub, dict):
             yield f"{path}.properties[{name}]", sub, "field"
@@ -51,7 +51,7 @@ def children(schema: Schema, path: str) -> Iterator[tuple[str, Schema, Level]]:
 
 
 def junctors(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """Yield the schemas of the logical keywords of a schema."""
+    """Yield the schemas of a schema's logical keywords (allOf, anyOf, oneOf, not)."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         for index, sub in enumerate(schema.get(keyword) or ()):
             if isinstance(sub, dict):
@@ -84,7 +84,7 @@ def _structure(errors: list[FieldError], schema: Schema, path: str, level: Level
 
 
 def _int_or_string(schema: Schema) -> tuple[bool, bool]:
-    """Return whether the schema has one of the two forms of int-or-string (anyOf, or allOf of an anyOf)."""
+    """Return whether the schema has the first or the second form of int-or-string (anyOf, or allOf of an anyOf)."""
     every = schema.get("allOf") or []
     return (
         schema.get("anyOf") == _INT_OR_STRING,
@@ -140,7 +140,7 @@ def _pattern(errors: list[FieldError], schema: Schema, path: str) -> None:
 
 
 def _metadata(errors: list[FieldError], schema: Schema, path: str, level: Level) -> None:
-    """Check metadata: it belongs to the server, and a schema can restrict only names."""
+    """Check the schema of metadata: metadata belongs to the server, and a schema can restrict only its names."""
     if level != "root" and not schema.get("x-kubernetes-embedded-resource"):
         return
     properties = schema.get("properties") or {}
@@ -166,7 +166,7 @@ def _metadata(errors: list[FieldError], schema: Schema, path: str, level: Level)
 
 
 def _nested(errors: list[FieldError], schema: Schema, path: str, *, skip_any: bool = False) -> None:
-    """Check a schema below a logical keyword: it restricts values and must not declare structure."""
+    """Check a schema below a logical keyword: such a schema restricts values and must not declare structure."""
     errors.extend(forbidden(f"{path}.{name}", detail) for name, detail in _NESTED_EMPTY if schema.get(name))
     _pattern(errors, schema, path)
     if "metadata" in (schema.get("properties") or {}):

@@ -1,4 +1,4 @@
-"""URLs parsed like Go's net/url, for the ``uri`` format and for rules."""
+"""URLs parsed like Go's net/url, for the ``uri`` format and for CEL."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Url:
 
     @property
     def host_name(self) -> str:
-        """Host without brackets and port."""
+        """Host name of the URL without brackets and port."""
         if self.host.startswith("["):
             return self.host[1:].partition("]")[0]
         return self.host.partition(":")[0]
 
     @property
     def port(self) -> str:
-        """Port, "" if absent."""
+        """Port of the URL; "" if absent."""
         return self.host.rpartition("]")[2].partition(":")[2]
 
     @property
     def escaped_path(self) -> str:
-        """Path in percent-encoding."""
+        """Path of the URL in percent-encoding."""
         return self.path if _ENCODED_PATH.fullmatch(self.path) else quote(self.path, safe="$&+,/:;=@%")
 
     @property
     def values(self) -> dict[str, list[str]]:
-        """Values of the query by key; malformed pairs are omitted."""
+        """Values of the URL's query by key; malformed pairs are omitted."""
         parts = self.query.split("&")
         whole = "&".join(part for part in parts if ";" not in part and not _BAD_ESCAPE.search(part))
         return parse_qs(whole, keep_blank_values=True)

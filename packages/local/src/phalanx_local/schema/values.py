@@ -27,7 +27,7 @@ WHOLE: Final = "<nil>"
 
 
 def check_value(errors: list[FieldError], node: SchemaNode, value: Any, path: str, old: Any = NOTHING) -> None:
-    """Add the errors of a value.
+    """Add the errors of a value by the OpenAPI keywords of its schema.
 
     ``old`` is the value at the same path in the stored object: an unchanged value causes no errors, so that
     existing objects remain updatable after a schema becomes stricter.
@@ -61,14 +61,13 @@ _PLAIN: Final = {str: "string", int: "integer", dict: "object", list: "array", b
 
 
 def _is_plain(node: SchemaNode, kind: type) -> bool:
-    """Return whether the type is the only constraint and obviously matches."""
+    """Return whether the schema restricts only the type, and the value obviously has this type."""
     return not node.checked_format and not node.int_or_string and node.type == _PLAIN.get(kind)
 
 
 def _same(old: Any, value: Any) -> bool:
-    """Return whether the values are equal including types: in Python, true equals 1, also within lists and
-    objects.
-    """
+    """Return whether two values are equal including types: in Python, true equals 1, also within lists and
+    objects."""
     return old is value or (
         bool(old == value) and marshal.dumps(old, _NO_REFERENCES) == marshal.dumps(value, _NO_REFERENCES)
     )
@@ -206,7 +205,7 @@ def _array(errors: list[FieldError], node: SchemaNode, value: list[Any], path: s
 
 
 def correlated(node: SchemaNode, value: list[Any], old: Any) -> list[Any]:
-    """Return the old value of each list item: by the keys of a map list, NOTHING for other lists."""
+    """Return the old value of each list item: by the keys of a map list, NOTHING for items of other lists."""
     if old is NOTHING or not old or node.list_type != "map":
         return [NOTHING] * len(value)
     index = {map_key(node, item): item for item in old if isinstance(item, dict)}
@@ -214,7 +213,7 @@ def correlated(node: SchemaNode, value: list[Any], old: Any) -> list[Any]:
 
 
 def map_key(node: SchemaNode, item: dict[str, Any]) -> tuple[str, ...]:
-    """Return the identity of a map list's item; an absent key counts with its default."""
+    """Return the values of a map list item's keys; an absent key counts with its default."""
     properties = node.items.properties if node.items is not None else {}
     return tuple(
         shown(item[key]) if key in item else shown(properties[key].default) if key in properties else ""
@@ -308,9 +307,8 @@ def _complaints(node: SchemaNode, value: Any, path: str, old: Any) -> list[Field
 
 
 def _closest(nodes: tuple[SchemaNode, ...], value: Any, path: str, old: Any) -> list[FieldError]:
-    """Return the errors of the alternative with the most successful checks; none if an alternative accepts the
-    value.
-    """
+    """Return the errors of the anyOf/oneOf alternative with the most successful checks; none if an alternative
+    accepts the value."""
     best: list[FieldError] = []
     best_checks = -1
     for node in nodes:
@@ -324,7 +322,8 @@ def _closest(nodes: tuple[SchemaNode, ...], value: Any, path: str, old: Any) -> 
 
 
 def _checks(node: SchemaNode, value: Any) -> int:
-    """Return the number of checks of a schema on a value; successful checks count more."""
+    """Return a score for how well a value matches a schema: the number of checks, where successful checks count
+    more."""
     count = 4
     if node.type or node.int_or_string or node.checked_format:
         wrong: list[FieldError] = []

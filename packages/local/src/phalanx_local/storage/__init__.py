@@ -1,1 +1,1 @@
-"""Storage of the server: objects as immutable records, the history of changes, and the data file."""
+"""Storage of the API server: objects as immutable records, the history of changes, and the data file."""

@@ -1,4 +1,5 @@
-"""Persistence to one file: an append-only log of revisions, which is compacted when it is mostly history.
+"""Persistence of objects to one file: an append-only log of revisions, which is compacted when it is mostly
+history.
 
 Each line is one write: `REVISION put STORAGE NAMESPACE NAME BODY` or `REVISION remove STORAGE NAMESPACE NAME`,
 fields separated by tabs, the body JSON without line breaks; an empty namespace is `-`. A line is passed to the
@@ -27,11 +28,11 @@ _SLACK: Final = 20_000
 
 
 class DataFileError(Exception):
-    """Data file that has another format, is damaged before its end, or is in use."""
+    """Error for a data file that has another format, is damaged before its end, or is in use."""
 
 
 class FileJournal:
-    """Data file of one server. Raises DataFileError if it is unusable."""
+    """Data file of one API server. Raises DataFileError if the file is unusable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,7 +68,7 @@ class FileJournal:
             offset += len(line) + 1
 
     def _damaged(self, offset: int, reason: str) -> DataFileError:
-        """Return the error for a damaged line: its place, the reason, and the remedy."""
+        """Return the error for a damaged line of the data file: its position, the reason, and the remedy."""
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
             number = file.read(offset).count(b"\n") + 1
@@ -95,7 +96,7 @@ class FileJournal:
             raise ValueError(verb)
 
     def restore(self, store: Store, fields: Mapping[str, FieldsOf]) -> None:
-        """Move the objects of the given storages from the file into the store."""
+        """Move the objects of the given storages from the data file into the store."""
         for (storage, key), (revision, body, offset) in list(self._entries.items()):
             fields_of = fields.get(storage)
             if fields_of is None:
@@ -110,7 +111,8 @@ class FileJournal:
             store.restore(collection, record)
 
     def begin(self, store: Store) -> None:
-        """Start to record writes; drop objects of resources that no definition serves any more."""
+        """Start to record writes in the data file; drop objects of resources that no CustomResourceDefinition
+        defines any more."""
         self._store = store
         self._entries.clear()
         if self._lines > _SLACK:
@@ -143,7 +145,7 @@ class FileJournal:
         return sum(len(collection.records) for collection in self._store.collections.values())
 
     def _rewrite(self) -> None:
-        """Replace the file with one that contains only live objects.
+        """Replace the data file with one that contains only live objects.
 
         The write in progress is in the old file but not in the store; it is recorded again.
         """

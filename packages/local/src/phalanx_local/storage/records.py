@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One revision of one object.
+    """One revision of one stored object.
 
     `body` is the JSON object without its opening brace and without kind and apiVersion, because these depend on
     the version of the request. The fields for selectors and indexes are decoded.
@@ -38,30 +38,30 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
         return (self.namespace, self.name)
 
     def load(self) -> Json:
-        """Return a fresh object in the stored form, without kind and apiVersion."""
+        """Decode a fresh copy of the object in the stored form, without kind and apiVersion."""
         obj: Json = decode(b"{" + self.body)
         return obj
 
 
 def body_of(obj: Json) -> bytes:
-    """Return the stored bytes of an object without kind and apiVersion."""
+    """Encode an object without kind and apiVersion to the bytes that a record stores."""
     return encode(obj)[1:]
 
 
 def render(record: Record, version: Version) -> bytes:
-    """Return the object as one JSON document in the given version."""
+    """Return a stored object as one JSON document in the given API version."""
     return version.head + view_body(record, version)
 
 
 def view_body(record: Record, version: Version) -> bytes:
-    """Return the record's body in the given version, without opening brace, kind and apiVersion."""
+    """Return the body of a stored object in the given API version, without opening brace, kind and apiVersion."""
     if version.to_view is None:
         return record.body
     return body_of(version.to_view(record.load()))
 
 
 def view(record: Record, version: Version) -> Json:
-    """Return a fresh object in the given version, with kind and apiVersion."""
+    """Return a fresh copy of a stored object in the given API version, with kind and apiVersion."""
     obj = record.load()
     if version.to_view is not None:
         obj = version.to_view(obj)
@@ -69,7 +69,7 @@ def view(record: Record, version: Version) -> Json:
 
 
 class Change:
-    """One write: the records before and after. `lines` contains the encoded watch events."""
+    """One write to the store: the records before and after. `lines` contains the encoded watch events."""
 
     __slots__ = ("_lines", "_tombstone", "new", "old", "revision")
 

@@ -23,20 +23,20 @@ EVERYTHING: WatchKey = ("", "")
 
 
 class Subscriber(Protocol):
-    """One watch, which gets each change that can match it."""
+    """One watch, whose `offer` the store calls with each change that can match it."""
 
     def offer(self, change: Change) -> None: ...
 
 
 class Journal(Protocol):
-    """Log that makes revisions durable before they are visible."""
+    """Log that makes revisions durable before clients can read them."""
 
     def put(self, storage: str, record: Record) -> None: ...
     def remove(self, storage: str, key: Key, revision: int) -> None: ...
 
 
 class Collection:
-    """All objects of one storage, with the history that watches resume from.
+    """All objects of one storage, with the history of changes from which watches resume.
 
     `compacted` is the oldest revision from which the history is complete, `changed` the revision of the last
     change.
@@ -54,7 +54,7 @@ class Collection:
         self._subscribers: dict[WatchKey, set[Subscriber]] = {}
 
     def keys(self, namespace: str) -> list[Key]:
-        """Return the keys of one namespace (or of all with "") in etcd's order: namespace, then name."""
+        """Return the object keys of one namespace (or of all with "") in etcd's order: namespace, then name."""
         if self._keys is None:
             self._keys = sorted(self.records)
         if not namespace:
@@ -64,7 +64,7 @@ class Collection:
         return self._keys[low:high]
 
     def at(self, revision: int, current: int) -> dict[Key, Record]:
-        """Return all records at a revision. Raise 410 if the history does not contain it."""
+        """Return all records of the collection at a revision. Raise 410 if the history does not contain it."""
         if revision == current:
             return self.records
         self.require(revision)
@@ -79,9 +79,8 @@ class Collection:
         return state
 
     def since(self, revision: int) -> list[Change]:
-        """Return the changes after a revision, oldest first. Raise 410 if the history does not contain all of
-        them.
-        """
+        """Return the collection's changes after a revision, oldest first. Raise 410 if the history does not contain
+        all of them."""
         self.require(revision)
         changes: list[Change] = []
         for change in reversed(self.history):
@@ -100,7 +99,7 @@ class Collection:
         self.compacted = current
 
     def apply(self, change: Change) -> None:
-        """Apply a change; the caller publishes it."""
+        """Apply a change to the records and the history; the caller publishes the change to watches."""
         self.changed = change.revision
         if change.new is None:
             del self.records[change.key]
@@ -129,7 +128,7 @@ class Collection:
                 del self._subscribers[key]
 
     def publish(self, change: Change) -> None:
-        """Offer a change only to the watches whose key can match it."""
+        """Offer a change to those watches whose key can match it."""
         if not self._subscribers:
             return
         namespace, name = change.key
@@ -156,7 +155,7 @@ class Store:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` at each change; it must be fast and must not write."""
+        """Register a function to call at each change of the store; it must be fast and must not write."""
         self._listeners.append(listener)
 
     def open(self, storage: str, fields_of: FieldsOf) -> Collection:
@@ -170,7 +169,7 @@ class Store:
         return collection
 
     def put(self, collection: Collection, obj: Json, old: Record | None) -> Record:
-        """Store an object (without kind and apiVersion) as the next revision."""
+        """Store an object (without kind and apiVersion) with the next revision."""
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
         record = make_record(collection, obj, self.revision)
@@ -190,7 +189,7 @@ class Store:
         return change
 
     def restore(self, collection: Collection, record: Record) -> None:
-        """Restore a record from the journal, without history and without events."""
+        """Restore a record from the data file, without history and without events."""
         collection.restore(record)
         self._index(collection.storage, None, record)
 

@@ -1,1 +1,1 @@
-"""Strategies of the kinds: defaults, admission, validation, selectable fields."""
+"""Strategies of the kinds, called at each write: defaults, admission, validation, selectable fields."""

@@ -23,12 +23,12 @@ class Cluster(Protocol):
         """Return whether an object exists, without decoding it."""
 
     def all(self, group: str, plural: str, namespace: str = "") -> list[Json]:
-        """Return every stored object of a resource, in key order."""
+        """Return every stored object of a resource, in the order of namespace and name."""
 
 
 @dataclass(slots=True)
 class Write:
-    """Context of a write; `now` is a metav1.Time, `warnings` collects Warning headers.
+    """Context of a write: time (`now`, a metav1.Time), user, and `warnings`, which collects Warning headers.
 
     `requester` is None for writes of the server itself, which need no authorization. `answers` are those of
     webhooks, None if webhooks are not called; `admitted` identifies the object after the mutating webhooks.
@@ -48,7 +48,8 @@ class Write:
 
 
 class RestStrategy:
-    """Generic behaviour, which kinds override. Instances have no state about objects."""
+    """Strategy with the generic behaviour of writes, which kinds override. Instances have no state about
+    objects."""
 
     returns_deleted: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
@@ -59,7 +60,8 @@ class RestStrategy:
     field_labels: ClassVar[frozenset[str]] = frozenset()
 
     def fields(self, obj: Json) -> dict[str, str]:
-        """Return the selectable fields besides metadata.name and metadata.namespace, as a new dict."""
+        """Return the object's fields for field selectors besides metadata.name and metadata.namespace, as a new
+        dict."""
         return {}
 
     def prepare_create(self, obj: Json, write: Write) -> None:
@@ -69,13 +71,13 @@ class RestStrategy:
         """Set the defaults of a changed object and admit it, in place; its status is the old status already."""
 
     def prepare_status(self, obj: Json, old: Json, write: Write) -> None:
-        """Admit a write of the status, in place; all other fields are the old ones already."""
+        """Admit a write of the status, in place; all other fields have their old values already."""
 
     def prepare_delete(self, obj: Json) -> None:
-        """Change an object at its deletion, in place."""
+        """Change an object when its deletion starts, in place."""
 
     def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        """Return the errors of rules beyond phalanx_local.validation."""
+        """Return the errors of an object by rules beyond phalanx_local.validation."""
         return []
 
     def initial_status(self, obj: Json, write: Write) -> Json | None:

@@ -1,4 +1,4 @@
-"""Strategies of resource.k8s.io: claims, templates, device classes and slices."""
+"""Strategies of resource.k8s.io: ResourceClaims, ResourceClaimTemplates, DeviceClasses and ResourceSlices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Templates:
 
 
 class ResourceClaimStrategy(RestStrategy):
-    """ResourceClaim; a request without a count requests one device."""
+    """Strategy of ResourceClaims; a device request without a count requests one device."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = mapping(obj.get("spec"))
@@ -42,7 +42,7 @@ class ResourceClaimStrategy(RestStrategy):
 
 
 class ResourceClaimTemplateStrategy(RestStrategy):
-    """ResourceClaimTemplate; its defaults are those of the created claims."""
+    """Strategy of ResourceClaimTemplates, which sets the defaults of the created claims."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = mapping(mapping(obj.get("spec")).get("spec"))
@@ -54,7 +54,7 @@ class ResourceClaimTemplateStrategy(RestStrategy):
 
 
 class ResourceSliceStrategy(SpecStrategy):
-    """ResourceSlice, selectable by node and by driver."""
+    """Strategy of ResourceSlices, selectable by node and by driver."""
 
     field_labels: ClassVar[frozenset[str]] = frozenset(("spec.nodeName", "spec.driver"))
 
@@ -72,7 +72,8 @@ class ResourceSliceStrategy(SpecStrategy):
 
 
 def admit_administrators(resource: Qualified, obj: Json, spec: Json, path: str, write: Write) -> None:
-    """Admit adminAccess only in namespaces with the admin-access label. Raise StatusError in other namespaces."""
+    """Admit adminAccess of a ResourceClaim only in namespaces with the admin-access label. Raise StatusError in
+    other namespaces."""
     meta = metadata(obj)
     wrong = [
         forbidden_field(f"{path}.devices.requests[{index}].adminAccess", _NO_ADMINISTRATOR)
@@ -87,7 +88,7 @@ def admit_administrators(resource: Qualified, obj: Json, spec: Json, path: str, 
 
 
 def default_requests(spec: Json) -> None:
-    """Set the default device count of each request of a claim."""
+    """Set the default device count of each device request of a ResourceClaim."""
     for request in map(mapping, sequence(mapping(spec.get("devices")).get("requests"))):
         for wanted in (mapping(request.get("exactly")), *map(mapping, sequence(request.get("firstAvailable")))):
             if not wanted:

@@ -20,7 +20,7 @@ _SCALE_ROOTS: Final = (
 
 
 class DefinitionStrategy(SpecStrategy):
-    """apiextensions.k8s.io/v1 CustomResourceDefinition; established at once."""
+    """Strategy of CustomResourceDefinitions, which are established at once."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         _require_typed_schemas(obj)
@@ -157,7 +157,7 @@ class DefinitionStrategy(SpecStrategy):
 
 
 def _lost_versions(spec: Json, status: Json) -> list[FieldCause]:
-    """Return errors for removed versions that stored objects can still have."""
+    """Return errors for versions that an update removes from a CRD although stored objects can still have them."""
     known = {mapping(version).get("name") for version in sequence(spec.get("versions"))}
     return [
         wrong_value(
@@ -186,7 +186,7 @@ def _scale_causes(path: str, scale: Json) -> list[FieldCause]:
 
 
 def _require_typed_schemas(obj: Json) -> None:
-    """Raise 400 for values of `items` and `additionalProperties` that cannot be decoded as schemas.
+    """Raise 400 if `items` or `additionalProperties` of a CRD's schema cannot be decoded as schemas.
 
     Both keywords have other valid forms, so the type table accepts any value for them.
     """
@@ -223,7 +223,7 @@ def _storage_version(spec: Json) -> str:
 
 
 def _taken_names(obj: Json, spec: Json, write: Write) -> list[str]:
-    """Return the names of this definition that another definition of its group has."""
+    """Return the names of a CustomResourceDefinition that another definition of the same group has already."""
     mine = _names(spec)
     taken = set()
     for definition in write.cluster.all("apiextensions.k8s.io", "customresourcedefinitions"):

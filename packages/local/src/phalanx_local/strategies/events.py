@@ -27,7 +27,7 @@ EVENTS_V1_LABELS = {f"regarding.{field}": f"involvedObject.{field}" for field in
 
 
 class EventStrategy(RestStrategy):
-    """core/v1 and events.k8s.io/v1 Event."""
+    """Strategy of Events of core/v1 and events.k8s.io/v1."""
 
     create_on_update = True
     field_labels = frozenset(
@@ -70,7 +70,7 @@ class EventStrategy(RestStrategy):
 
 
 def check_new_event(shown: Json) -> list[FieldCause]:
-    """Return the errors of a new event under the additional rules of events.k8s.io/v1."""
+    """Return the errors of a new Event under the additional rules of events.k8s.io/v1."""
     fields = ("eventTime", "reportingController", "reportingInstance", "action", "reason")
     causes = [required(field) for field in fields if not shown.get(field)]
     if shown.get("type") not in ("Normal", "Warning"):

@@ -29,7 +29,7 @@ class _Composites:
 
 
 class PodGroupStrategy(RestStrategy):
-    """scheduling.k8s.io PodGroup.
+    """Strategy of native PodGroups (scheduling.k8s.io).
 
     `protect` adds the finalizer that the real server adds at create. Without `composites` the name of a parent is
     dropped, as with a disabled feature gate.
@@ -82,7 +82,7 @@ class PodGroupStrategy(RestStrategy):
 
 
 class CompositePodGroupStrategy(RestStrategy):
-    """scheduling.k8s.io CompositePodGroup, with an immutable spec."""
+    """Strategy of CompositePodGroups (scheduling.k8s.io), whose spec is immutable."""
 
     counts_generation = True
 
@@ -102,7 +102,7 @@ class CompositePodGroupStrategy(RestStrategy):
 
 
 def _admit_template(obj: Json, kind: _PodGroups | _Composites, wanted: str, template: str, write: Write) -> None:
-    """Raise 403 if the template that the object references does not exist."""
+    """Raise 403 if the Workload template that a new PodGroup references does not exist."""
     meta, kind_name = metadata(obj), kind.kind
     name, namespace = text(meta.get("name")), text(meta.get("namespace"))
     workload = write.cluster.find("scheduling.k8s.io", "workloads", namespace, wanted)
@@ -117,7 +117,7 @@ def _admit_template(obj: Json, kind: _PodGroups | _Composites, wanted: str, temp
 
 
 def _templates(holder: Json, field: str) -> Iterator[str]:
-    """Yield the names of all templates of one kind in a tree."""
+    """Yield the names of all templates of one kind in a Workload's tree of templates."""
     for item in map(mapping, sequence(holder.get(field))):
         yield text(item.get("name"))
     for item in map(mapping, sequence(holder.get("compositePodGroupTemplates"))):
@@ -125,7 +125,8 @@ def _templates(holder: Json, field: str) -> Iterator[str]:
 
 
 class WorkloadTemplateStrategy(RestStrategy):
-    """scheduling.k8s.io Workload: templates of groups; immutable except for controllerRef, which can be set once.
+    """Strategy of Workloads (scheduling.k8s.io): templates of groups; immutable except for controllerRef, which can
+    be set once.
 
     Without `composites` composite templates are dropped, as with a disabled feature gate.
     """

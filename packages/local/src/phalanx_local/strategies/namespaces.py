@@ -1,4 +1,4 @@
-"""Namespaces, and the finalizer that blocks their removal until they are empty."""
+"""Strategy of Namespaces, with the finalizer that blocks their removal until they are empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FINALIZER = "kubernetes"
 
 
 class NamespaceStrategy(RestStrategy):
-    """v1 Namespace; spec.finalizers block the removal until the contents are deleted."""
+    """Strategy of Namespaces; spec.finalizers block the removal until the contents are deleted."""
 
     returns_deleted = True
     field_labels = frozenset(("status.phase",))

@@ -24,7 +24,8 @@ _NODE_INFO: Final = (
 
 
 class NodeStrategy(RestStrategy):
-    """v1 Node. Without allocatable, the whole capacity is allocatable, as for a kubelet without reservations.
+    """Strategy of Nodes. Without allocatable, the whole capacity is allocatable, as for a kubelet without
+    reservations.
 
     With `taints` a new node is not ready until its status is ready, as with the admission plugin
     TaintNodesByCondition. A node that is created ready does not get the taint.
@@ -62,7 +63,7 @@ class NodeStrategy(RestStrategy):
 
 
 def _complete(status: Json) -> Json:
-    """Return the status with all structs that Go embeds by value."""
+    """Return a Node's status with all structs that Go embeds by value."""
     capacity = status.get("capacity")
     if isinstance(capacity, dict) and "allocatable" not in status:
         status["allocatable"] = dict(capacity)

@@ -1,4 +1,4 @@
-"""Strategies of kinds with only a few defaults or fixed fields."""
+"""Strategies of kinds with only a few defaults or immutable fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 class LeaseStrategy(RestStrategy):
-    """coordination.k8s.io Lease: every update must include its resourceVersion."""
+    """Strategy of Leases: every update must include its resourceVersion."""
 
     unconditional_update = False
     create_on_update = True
@@ -25,7 +25,7 @@ class LeaseStrategy(RestStrategy):
 
 
 class SecretStrategy(RestStrategy):
-    """v1 Secret; stringData is merged into data."""
+    """Strategy of Secrets; stringData is merged into data."""
 
     field_labels = frozenset(("type",))
 
@@ -47,7 +47,7 @@ class SecretStrategy(RestStrategy):
 
 
 class ServiceStrategy(RestStrategy):
-    """v1 Service; addresses are allocated from 10.96.0.0/16 in order of creation."""
+    """Strategy of Services; addresses are allocated from 10.96.0.0/16 in order of creation."""
 
     returns_deleted = True
     field_labels = frozenset(("spec.clusterIP", "spec.type"))
@@ -100,7 +100,8 @@ class ServiceStrategy(RestStrategy):
 
 
 class VolumeStrategy(RestStrategy):
-    """v1 PersistentVolume. `protect` adds the finalizer that blocks the deletion while a claim is bound to it."""
+    """Strategy of PersistentVolumes. `protect` adds the finalizer that blocks the deletion while a claim is bound
+    to the volume."""
 
     returns_deleted = True
 
@@ -122,7 +123,7 @@ class VolumeStrategy(RestStrategy):
 
 
 class VolumeClaimStrategy(RestStrategy):
-    """v1 PersistentVolumeClaim.
+    """Strategy of PersistentVolumeClaims.
 
     `protect` adds the finalizer that blocks the deletion while a pod uses the claim. A claim without a class gets
     the default class, if any.
@@ -157,7 +158,8 @@ def add_finalizer(obj: Json, finalizer: str) -> None:
 
 
 def _default_class(write: Write) -> str:
-    """Return the newest class that is marked as default, then the first by name; "" if there is none."""
+    """Return the name of the newest StorageClass that is marked as default, of equal age the first by name; "" if
+    there is none."""
     marked = [
         item
         for item in write.cluster.all("storage.k8s.io", "storageclasses")
@@ -169,7 +171,7 @@ def _default_class(write: Write) -> str:
 
 
 class VolumeClassStrategy(RestStrategy):
-    """storage.k8s.io StorageClass."""
+    """Strategy of StorageClasses."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         obj.setdefault("reclaimPolicy", "Delete")
@@ -177,14 +179,14 @@ class VolumeClassStrategy(RestStrategy):
 
 
 class AttachmentStrategy(RestStrategy):
-    """storage.k8s.io VolumeAttachment."""
+    """Strategy of VolumeAttachments."""
 
     def initial_status(self, obj: Json, write: Write) -> Json:
         return {"attached": False}
 
 
 class DriverStrategy(RestStrategy):
-    """storage.k8s.io CSIDriver."""
+    """Strategy of CSIDrivers."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
@@ -201,7 +203,7 @@ class DriverStrategy(RestStrategy):
 
 
 class DisruptionBudgetStrategy(SpecStrategy):
-    """policy/v1 PodDisruptionBudget; the disruption controller writes its status."""
+    """Strategy of PodDisruptionBudgets; the disruption controller writes their status."""
 
     unconditional_update = False
 
@@ -210,13 +212,13 @@ class DisruptionBudgetStrategy(SpecStrategy):
 
 
 class QuotaStrategy(RestStrategy):
-    """v1 ResourceQuota."""
+    """Strategy of ResourceQuotas."""
 
     returns_deleted = True
 
 
 class TemplateStrategy(RestStrategy):
-    """v1 PodTemplate."""
+    """Strategy of PodTemplates."""
 
     returns_deleted = True
 

@@ -21,7 +21,7 @@ _EVICTION_SECONDS = 300
 
 
 class PodStrategy(RestStrategy):
-    """v1 Pod.
+    """Strategy of Pods.
 
     `group_field` is the spec field with which pods reference their native group; the field of another release is
     dropped, as with a disabled feature gate.
@@ -148,7 +148,7 @@ def default_pod_spec(spec: Json) -> None:
 
 
 def containers(spec: Json) -> Iterator[Json]:
-    """Yield init containers, then containers; only valid JSON objects."""
+    """Yield the init containers, then the containers of a pod spec; items that are no JSON objects are skipped."""
     for group in ("initContainers", "containers"):
         for container in sequence(spec.get(group)):
             if isinstance(container, dict):

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies and their bindings: defaults, and compilation checks of expressions."""
+"""Strategies of ValidatingAdmissionPolicies and their bindings: defaults, and compilation checks of expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REASONS: Final = ("Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarg
 
 
 class PolicyStrategy(SpecStrategy):
-    """admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy."""
+    """Strategy of ValidatingAdmissionPolicies."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = mapping(obj.get("spec"))
@@ -46,7 +46,7 @@ class PolicyStrategy(SpecStrategy):
 
 
 class PolicyBindingStrategy(RestStrategy):
-    """admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding."""
+    """Strategy of ValidatingAdmissionPolicyBindings."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = mapping(obj.get("spec"))

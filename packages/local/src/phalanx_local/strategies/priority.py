@@ -12,7 +12,7 @@ SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-
 
 
 class PriorityClassStrategy(RestStrategy):
-    """scheduling.k8s.io/v1 PriorityClass: value and preemptionPolicy are immutable."""
+    """Strategy of PriorityClasses: value and preemptionPolicy are immutable."""
 
     counts_generation = True
 
@@ -84,7 +84,7 @@ def admit_priority(obj: Json, write: Write, resource: Qualified = _PODS) -> None
 
 
 def default_class(write: Write) -> Json | None:
-    """Return the class marked globalDefault with the lowest value; None if there is none."""
+    """Return the PriorityClass marked globalDefault with the lowest value; None if there is none."""
     classes = [
         item
         for item in write.cluster.all("scheduling.k8s.io", "priorityclasses")

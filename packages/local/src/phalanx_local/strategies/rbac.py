@@ -1,4 +1,4 @@
-"""Roles and bindings: defaults of subjects, and the privilege escalation check."""
+"""Strategies of RBAC roles and bindings: defaults of subjects, and the privilege escalation check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx_local.strategies.base import RestStrategy, Write
 
 
 class RoleStrategy(RestStrategy):
-    """rbac.authorization.k8s.io/v1 Role or ClusterRole."""
+    """Strategy of Roles and ClusterRoles."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -24,7 +24,7 @@ class RoleStrategy(RestStrategy):
 
 
 class BindingStrategy(RestStrategy):
-    """rbac.authorization.k8s.io/v1 RoleBinding or ClusterRoleBinding."""
+    """Strategy of RoleBindings and ClusterRoleBindings."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

@@ -10,7 +10,7 @@ from phalanx_local.strategies.base import RestStrategy, Write
 
 
 class ServiceAccountStrategy(RestStrategy):
-    """v1 ServiceAccount."""
+    """Strategy of ServiceAccounts."""
 
     returns_deleted = True
 
@@ -22,7 +22,8 @@ class _Pods:
 
 
 def admit_service_account(obj: Json, write: Write) -> None:
-    """Set the namespace's default account if the pod names none; raise 403 if the account does not exist."""
+    """Set the namespace's default service account if the pod names none; raise 403 if the account does not
+    exist."""
     spec, meta = mapping(obj.get("spec")), mapping(obj.get("metadata"))
     name = text(spec.get("serviceAccountName")) or "default"
     namespace = text(meta.get("namespace"))

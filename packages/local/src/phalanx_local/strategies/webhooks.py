@@ -1,4 +1,4 @@
-"""Configurations of admission webhooks: defaults and validation."""
+"""Strategies of webhook configurations: defaults and validation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_TIMEOUT: Final = 30
 
 
 class WebhookStrategy(RestStrategy):
-    """MutatingWebhookConfiguration and ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1."""
+    """Strategy of MutatingWebhookConfigurations and ValidatingWebhookConfigurations."""
 
     counts_generation = True
 

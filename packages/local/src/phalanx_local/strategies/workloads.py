@@ -1,4 +1,5 @@
-"""Kinds that create pods: replica controllers, deployments, jobs; their defaults and fixed fields."""
+"""Strategies of kinds that create pods (replica controllers, deployments, jobs): their defaults and immutable
+fields."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from phalanx_local.strategies.pods import default_pod_spec
 
 
 class WorkloadStrategy(SpecStrategy):
-    """Strategy of a kind with spec.template; `zeros` are the status counts that a new object has."""
+    """Strategy of a kind with spec.template; `zeros` are the status counters that a new object has with value 0."""
 
     zeros: ClassVar[tuple[str, ...]] = ()
 
@@ -33,7 +34,7 @@ class WorkloadStrategy(SpecStrategy):
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    """apps/v1 ReplicaSet."""
+    """Strategy of ReplicaSets."""
 
     zeros = ("replicas",)
     field_labels = frozenset(("status.replicas",))
@@ -43,7 +44,8 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
-    """v1 ReplicationController: the template provides selector and labels; deletion orphans by default."""
+    """Strategy of ReplicationControllers: the template provides selector and labels; deletion orphans the pods by
+    default."""
 
     orphans_by_default = True
     returns_deleted = True
@@ -57,7 +59,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    """apps/v1 Deployment."""
+    """Strategy of Deployments."""
 
     def default_spec(self, obj: Json, spec: Json) -> None:
         spec.setdefault("replicas", 1)
@@ -72,7 +74,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    """apps/v1 StatefulSet."""
+    """Strategy of StatefulSets."""
 
     zeros = ("replicas", "availableReplicas")
 
@@ -86,7 +88,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    """apps/v1 DaemonSet."""
+    """Strategy of DaemonSets."""
 
     zeros = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 
@@ -97,7 +99,8 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 
 class JobStrategy(SpecStrategy):
-    """batch/v1 Job: the server generates the selector; parallelism, suspend and few other fields are mutable."""
+    """Strategy of Jobs: the server generates the selector; parallelism, suspend and few other fields are
+    mutable."""
 
     orphans_by_default = True
     field_labels = frozenset(("status.successful",))
@@ -147,7 +150,7 @@ def _generate_selector(meta: Json, spec: Json, template: Json) -> None:
 
 
 class CronJobStrategy(SpecStrategy):
-    """batch/v1 CronJob."""
+    """Strategy of CronJobs."""
 
     def initial_status(self, obj: Json, write: Write) -> Json:
         return {}

@@ -1,4 +1,4 @@
-"""Validation of resource.k8s.io: claims, claim templates, claim statuses and resource slices."""
+"""Validation of resource.k8s.io: ResourceClaims, their templates and statuses, and ResourceSlices."""
 
 from __future__ import annotations
 

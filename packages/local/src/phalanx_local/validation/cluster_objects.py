@@ -1,4 +1,5 @@
-"""Validation of objects about the cluster: nodes, namespaces, priorities, quotas, leases, plain data."""
+"""Validation of objects about the cluster: nodes, namespaces, priority classes, quotas, leases, ConfigMaps and
+Secrets."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _DATA_LIMIT: Final = 1024 * 1024
 def check_node(
     errors: list[FieldError], node: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a Node: taints, amounts, addresses and immutable identity."""
+    """Check a Node: taints, resource quantities, addresses, and immutable podCIDR and providerID."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     if spec.get("taints"):
         # kube-apiserver reports taint errors under metadata; kubectl users search for that text.
@@ -89,7 +90,7 @@ def check_namespace(
 def check_priority_class(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a PriorityClass: users' values are at most 10^9; value and policy are immutable."""
+    """Check a PriorityClass: user-defined values are at most 10^9; value and preemptionPolicy are immutable."""
     name, value = (item.get("metadata") or {}).get("name") or "", item.get("value") or 0
     policy = item.get("preemptionPolicy")
     if old is not None:
@@ -120,7 +121,7 @@ def check_priority_class(
 def check_quota(
     errors: list[FieldError], quota: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a ResourceQuota: names and amounts."""
+    """Check a ResourceQuota: resource names and quantities."""
     spec, status = quota.get("spec") or {}, quota.get("status") or {}
     check_list(errors, spec.get("hard"), "spec.hard", _quota_name)
     check_list(errors, status.get("hard"), "status.hard", _quota_name)

@@ -49,7 +49,7 @@ _EPHEMERAL_FORBIDDEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """Context of a container's rules: facts of its pod."""
+    """Properties of a pod that the rules of its containers need."""
 
     volumes: dict[str, dict[str, Any]]
     claims: frozenset[str]
@@ -61,7 +61,7 @@ class PodContext:
 
 
 def check_containers(errors: list[FieldError], spec: dict[str, Any], path: str, around: PodContext) -> None:
-    """Check all containers of a pod spec."""
+    """Check all containers of a pod spec: regular, init and ephemeral."""
     containers = spec.get("containers") or []
     if not containers:
         errors.append(required(f"{path}.containers"))

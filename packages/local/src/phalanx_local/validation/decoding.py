@@ -1,4 +1,4 @@
-"""Check of the JSON types of built-in kinds: errors with which a typed server cannot decode the object."""
+"""Check of the JSON types of built-in kinds: errors with which a Go server cannot decode the object."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _INTEGERS: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 
 
 
 def malformed(group: str, kind: str, obj: dict[str, Any], version: str = "") -> list[FieldError]:
-    """Return errors for fields with a wrong JSON type or quantity, in document order; [] for kinds without a
-    table.
+    """Return errors for fields with a wrong JSON type or quantity, in document order; [] for kinds whose fields are
+    not known here.
 
     The API server answers these with 400 (it cannot decode the object), not 422. Null counts as absent.
     """
@@ -27,7 +27,8 @@ def malformed(group: str, kind: str, obj: dict[str, Any], version: str = "") -> 
 
 
 def malformed_metadata(meta: Any) -> list[FieldError]:
-    """Return the errors of `malformed` for ``metadata`` only, which is typed in every kind."""
+    """Return errors for fields of ``metadata`` with a wrong JSON type; metadata has the same fields in every
+    kind."""
     errors: list[FieldError] = []
     _walk(errors, struct_type("meta.v1", "ObjectMeta"), meta, "metadata")
     return errors

@@ -25,7 +25,8 @@ NOT_FOUND: Final = "FieldValueNotFound"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One cause of a rejection: field path, machine-readable reason, message (without the field path)."""
+    """One field error of a rejected object: field path, machine-readable reason, message (without the field
+    path)."""
 
     field: str
     reason: str
@@ -49,44 +50,45 @@ def shown(value: object) -> str:
 
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
-    """Return the error for a value that is malformed or violates a rule."""
+    """Return the field error for a value that is malformed or violates a rule."""
     return FieldError(field, INVALID, f"Invalid value: {shown(value)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """Return the error for a missing value."""
+    """Return the field error for a missing value."""
     return FieldError(field, REQUIRED, f"Required value: {detail}" if detail else "Required value")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """Return the error for a value that must not be set or changed."""
+    """Return the field error for a value that must not be set or changed."""
     return FieldError(field, FORBIDDEN, f"Forbidden: {detail}")
 
 
 def duplicate(field: str, value: object) -> FieldError:
-    """Return the error for a value that must be unique."""
+    """Return the field error for a value that must be unique."""
     return FieldError(field, DUPLICATE, f"Duplicate value: {shown(value)}")
 
 
 def not_supported(field: str, value: object, allowed: Iterable[Any], *, keep_order: bool = False) -> FieldError:
-    """Return the error for a value outside of an enumeration (listed in sorted order by default)."""
+    """Return the field error for a value outside of an enumeration (the message lists the enumeration, sorted by
+    default)."""
     names = ", ".join(shown(item) for item in (allowed if keep_order else sorted(allowed, key=str)))
     detail = f": supported values: {names}" if names else ""
     return FieldError(field, NOT_SUPPORTED, f"Unsupported value: {shown(value)}{detail}")
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """Return the error for a string (or an encoded object) above its limit in bytes."""
+    """Return the field error for a string (or an encoded object) above its limit in bytes."""
     unit = "byte" if limit == 1 else "bytes"
     return FieldError(field, TOO_LONG, f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
-    """Return the error for a list or map above its limit in items."""
+    """Return the field error for a list or map with more items than its limit."""
     unit = "item" if limit == 1 else "items"
     return FieldError(field, TOO_MANY, f"Too many: {actual}: must have at most {limit} {unit}")
 
 
 def type_invalid(field: str, value: object, detail: str) -> FieldError:
-    """Return the error for a value of the wrong JSON type."""
+    """Return the field error for a value of the wrong JSON type."""
     return FieldError(field, TYPE_INVALID, f"Invalid value: {shown(value)}: {detail}")

@@ -39,7 +39,7 @@ def _version(obj: dict[str, Any]) -> str:
 def check_pod_group(
     errors: list[FieldError], group: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a PodGroup; only ``gang.minCount`` is mutable, from v1beta1 on."""
+    """Check a native PodGroup; only ``gang.minCount`` is mutable, from v1beta1 on."""
     if subresource == "status":
         _status(errors, group)
         return
@@ -82,7 +82,8 @@ def _fixed_group(
 
 
 def _fixed_policy(errors: list[FieldError], new: dict[str, Any], was: dict[str, Any], path: str) -> None:
-    """Check that the kind of policy does not change; the minCount of a gang can change."""
+    """Check that an update does not change a group's policy between basic and gang; the minCount of a gang can
+    change."""
     for name in ("basic", "gang"):
         if (new.get(name) is None) != (was.get(name) is None):
             verb = "set" if was.get(name) is None else "cleared"
@@ -131,7 +132,7 @@ def _common(errors: list[FieldError], spec: dict[str, Any], path: str, count: st
 
 
 def check_policy(errors: list[FieldError], policy: Any, path: str, gang: str, count: str) -> None:
-    """Check a scheduling policy: exactly one of basic and gang; the count of a gang is at least one."""
+    """Check a schedulingPolicy: exactly one of basic and gang; the minCount of a gang is at least one."""
     if not _union(errors, policy or {}, ("basic", gang), path):
         return
     members = (policy or {}).get(gang)
@@ -236,7 +237,7 @@ def check_workload(
 
 
 def _check_pod_groups(errors: list[FieldError], spec: dict[str, Any]) -> None:
-    """Check the groups of a 1.35 Workload."""
+    """Check the podGroups in the spec of a Workload of Kubernetes 1.35."""
     groups = spec.get("podGroups") or []
     if not groups:
         errors.append(required("spec.podGroups", "must have at least one item"))
@@ -301,7 +302,8 @@ def _controller(errors: list[FieldError], reference: dict[str, Any]) -> None:
 
 
 def _templates(errors: list[FieldError], holder: dict[str, Any], path: str, names: set[str], depth: int) -> None:
-    """Check that template names are unique in the whole tree, which has at most four levels."""
+    """Check that template names are unique in the whole tree of a Workload's templates, which has at most four
+    levels."""
     plain, composite = holder.get("podGroupTemplates") or [], holder.get("compositePodGroupTemplates") or []
     for field, items in (("podGroupTemplates", plain), ("compositePodGroupTemplates", composite)):
         if len(items) > MAX_TEMPLATES:

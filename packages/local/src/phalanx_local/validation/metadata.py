@@ -31,7 +31,7 @@ NameRule = Callable[[str], Complaints]
 
 
 def path_segment(value: str) -> Complaints:
-    """Return the errors of a name that must only fit into a URL path (RBAC objects)."""
+    """Return the errors of a name that only needs to fit into a URL path (RBAC objects)."""
     if value in (".", ".."):
         return (f"may not be '{value}'",)
     return tuple(f"may not contain '{mark}'" for mark in ("/", "%") if mark in value)
@@ -170,7 +170,7 @@ def _update(errors: list[FieldError], meta: dict[str, Any], old: dict[str, Any])
 
 
 def validate_labels(errors: list[FieldError], labels: dict[str, Any], path: str) -> None:
-    """Check label keys and values; ``path`` names the map."""
+    """Check the keys and values of a map of labels; ``path`` is the field path of the map."""
     for key, value in labels.items():
         errors.extend(invalid(path, key, text) for text in label_key(key))
         if isinstance(value, str):

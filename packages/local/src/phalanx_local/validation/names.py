@@ -40,7 +40,8 @@ def _too_long(limit: int) -> str:
 
 @lru_cache(maxsize=8192)
 def dns_label(value: str) -> Complaints:
-    """Return the errors of a DNS-1123 label: at most 63 of ``a-z 0-9 -``, without a dash at either end."""
+    """Return the errors of a value that must be a DNS-1123 label: at most 63 of ``a-z 0-9 -``, without a dash at
+    either end."""
     found: list[str] = []
     if len(value.encode()) > 63:
         found.append(_too_long(63))
@@ -62,7 +63,8 @@ def dns_label(value: str) -> Complaints:
 
 @lru_cache(maxsize=8192)
 def dns_subdomain(value: str) -> Complaints:
-    """Return the errors of a DNS-1123 subdomain: labels joined by dots, at most 253 characters."""
+    """Return the errors of a value that must be a DNS-1123 subdomain: labels joined by dots, at most 253
+    characters."""
     found: list[str] = []
     if len(value.encode()) > 253:
         found.append(_too_long(253))
@@ -80,7 +82,8 @@ def dns_subdomain(value: str) -> Complaints:
 
 @lru_cache(maxsize=1024)
 def dns1035_label(value: str) -> Complaints:
-    """Return the errors of a DNS-1035 label: like a DNS-1123 label, but starting with a letter."""
+    """Return the errors of a value that must be a DNS-1035 label: like a DNS-1123 label, but starting with a
+    letter."""
     found: list[str] = []
     if len(value.encode()) > 63:
         found.append(_too_long(63))
@@ -99,9 +102,8 @@ def dns1035_label(value: str) -> Complaints:
 
 @lru_cache(maxsize=8192)
 def label_key(value: str) -> Complaints:
-    """Return the errors of a label key, annotation key, finalizer or taint key: an optional subdomain prefix,
-    ``/`` and a name.
-    """
+    """Return the errors of a key of a label, annotation, finalizer or taint: an optional subdomain prefix, ``/``
+    and a name."""
     words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " + (
         "alphanumeric character"
     )
@@ -207,12 +209,12 @@ def percent(value: str) -> Complaints:
 
 
 def port_number(value: object) -> Complaints:
-    """Return the errors of a port: 1 to 65535."""
+    """Return the errors of a port number: 1 to 65535."""
     return in_range(value, 1, 65535)
 
 
 def in_range(value: object, low: int, high: int) -> Complaints:
-    """Return the errors of a whole number within bounds, both included."""
+    """Return the errors of a whole number that must be within bounds, both included."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return ()
     return (f"must be between {low} and {high}, inclusive",)

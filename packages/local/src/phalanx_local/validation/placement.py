@@ -26,7 +26,7 @@ _BAD_OPERATOR: Final = "not a valid selector operator"
 
 
 def check_affinity(errors: list[FieldError], affinity: Any, path: str) -> None:
-    """Check ``spec.affinity``."""
+    """Check ``spec.affinity`` of a pod: node affinity, pod affinity and anti-affinity."""
     if not affinity:
         return
     node = affinity.get("nodeAffinity")
@@ -61,7 +61,7 @@ def _weight(errors: list[FieldError], term: dict[str, Any], path: str) -> None:
 
 
 def check_node_selector(errors: list[FieldError], selector: Any, path: str) -> None:
-    """Check a node selector (terms are ORed, the requirements of one are ANDed)."""
+    """Check a node selector (terms are ORed, the requirements of one term are ANDed)."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         errors.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
@@ -136,7 +136,7 @@ def _pod_term(errors: list[FieldError], term: dict[str, Any], path: str) -> None
 
 
 def check_tolerations(errors: list[FieldError], tolerations: Any, path: str) -> None:
-    """Check tolerations; Lt and Gt, which real servers disable by default, are enabled."""
+    """Check a pod's tolerations; the operators Lt and Gt, which real servers disable by default, are enabled."""
     for index, toleration in enumerate(tolerations or ()):
         here = f"{path}[{index}]"
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
@@ -200,7 +200,7 @@ def check_taints(errors: list[FieldError], taints: Any, path: str) -> None:
 
 
 def check_spread(errors: list[FieldError], constraints: Any, path: str) -> None:
-    """Check topology spread constraints."""
+    """Check a pod's topology spread constraints."""
     pairs = [(item.get("topologyKey") or "", item.get("whenUnsatisfiable") or "") for item in constraints or ()]
     for index, item in enumerate(constraints or ()):
         here = f"{path}[{index}]"

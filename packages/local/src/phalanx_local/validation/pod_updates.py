@@ -1,4 +1,4 @@
-"""Validation of updates of a pod: its mutable fields by endpoint."""
+"""Validation of updates of a pod: the mutable fields of each endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UPDATABLE: Final = (
 
 
 def check_pod_update(errors: list[FieldError], pod: dict[str, Any], old: dict[str, Any], subresource: str) -> None:
-    """Reject changes of a pod's spec that the endpoint does not allow."""
+    """Check that an update changes only fields of the pod's spec that the endpoint allows."""
     spec, former = pod.get("spec") or {}, old.get("spec") or {}
     if subresource == "ephemeralcontainers":
         _ephemeral(errors, spec, former)
@@ -54,9 +54,8 @@ def check_pod_update(errors: list[FieldError], pod: dict[str, Any], old: dict[st
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Return whether values are equal for the API server: an empty value (list, map, string, zero, false) equals
-    none.
-    """
+    """Return whether values are equal for the API server: an empty value (list, map, string, zero, false) equals an
+    absent one."""
     if not left and not right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):
@@ -109,7 +108,8 @@ def _gates(errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any
 
 
 def _gated(errors: list[FieldError], munged: dict[str, Any], former: dict[str, Any]) -> None:
-    """Check that a gated pod gets only stricter node labels and node affinity; restore the old ones in `munged`."""
+    """Check that an update only restricts node selector and node affinity of a gated pod; restore the old ones in
+    `munged`."""
     selector, before = munged.get("nodeSelector") or {}, former.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -168,7 +168,8 @@ _RESIZABLE: Final = ("cpu", "memory")
 
 
 def _resize(errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any]) -> None:
-    """Check a resize: only cpu and memory of containers and sidecars change; no request or limit is removed."""
+    """Check an in-place resize: only cpu and memory of containers and sidecars change; no request or limit is
+    removed."""
     munged = dict(spec)
     for name in ("containers", "initContainers"):
         items, before = spec.get(name) or [], former.get(name) or []
@@ -205,7 +206,7 @@ def _resize_one(errors: list[FieldError], item: dict[str, Any], was: dict[str, A
 
 
 def _without_change(item: dict[str, Any], was: dict[str, Any]) -> dict[str, Any]:
-    """Return the container with its old cpu and memory."""
+    """Return a container of the resized pod with its old cpu and memory."""
     needs, before = dict(item.get("resources") or {}), was.get("resources") or {}
     for side in ("requests", "limits"):
         listed = {name: value for name, value in (needs.get(side) or {}).items() if name not in _RESIZABLE}

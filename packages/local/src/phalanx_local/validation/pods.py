@@ -1,4 +1,4 @@
-"""Validation of pods: creation, updates, bindings, and pod templates."""
+"""Validation of pods (create and update), bindings, and pod templates."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _int32(text: str) -> bool:
 
 
 def check_template(errors: list[FieldError], template: Any, path: str) -> None:
-    """Check a pod template within another object."""
+    """Check a pod template within another object, such as a Deployment."""
     meta = template.get("metadata") or {}
     if meta.get("labels"):
         validate_labels(errors, meta["labels"], f"{path}.labels")
@@ -284,7 +284,7 @@ def _dns(errors: list[FieldError], spec: dict[str, Any], path: str) -> None:
 
 
 def check_ip(errors: list[FieldError], value: Any, path: str) -> None:
-    """Check an IP address of either family."""
+    """Check an IP address (IPv4 or IPv6)."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -348,7 +348,7 @@ def _transitions(
     restart: str,
     exempt: set[Any],
 ) -> None:
-    """Check that a finally ended container does not run again."""
+    """Check that a container that has ended for good does not run again."""
     if restart == "Always":
         return
     current = {item.get("name"): item for item in status.get(name) or ()}
@@ -367,7 +367,7 @@ def _transitions(
 def check_binding(
     errors: list[FieldError], binding: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a binding: it must name a node."""
+    """Check a Binding: it must name a node."""
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node"):
         errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>"), keep_order=True))

@@ -10,9 +10,8 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """Return the class of a defaulted pod spec: Guaranteed, Burstable or BestEffort. Invalid quantities count as
-    0.
-    """
+    """Return the QoS class of a defaulted pod spec: Guaranteed, Burstable or BestEffort. Invalid quantities count
+    as 0."""
     pod_level = spec.get("resources")
     holders = [pod_level] if pod_level else [item.get("resources") for item in _containers(spec)]
     guaranteed, anything = bool(holders), False

@@ -1,4 +1,4 @@
-"""Validation of roles and bindings."""
+"""Validation of RBAC roles and bindings."""
 
 from __future__ import annotations
 

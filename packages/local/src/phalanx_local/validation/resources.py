@@ -47,20 +47,19 @@ def native(name: str) -> bool:
 
 
 def extended(name: str) -> bool:
-    """Return whether the resource is an extended one, for example of a device plugin: integers, request equals
-    limit.
-    """
+    """Return whether the resource is an extended resource, for example of a device plugin: whole numbers, request
+    equals limit."""
     return not native(name) and not name.startswith("requests.") and not label_key("requests." + name)
 
 
 def huge_pages(name: str) -> bool:
-    """Return whether the resource counts huge pages of one size."""
+    """Return whether the resource is huge pages of one size."""
     return name.startswith(HUGE_PAGES)
 
 
 @lru_cache(maxsize=2048)
 def resource_name(name: str) -> Complaints:
-    """Check the name of a resource of a node, a quota or a limit range."""
+    """Return the errors of a resource name of a node, a quota or a limit range."""
     found = label_key(name)
     if found:
         return found
@@ -71,7 +70,7 @@ def resource_name(name: str) -> Complaints:
 
 @lru_cache(maxsize=2048)
 def container_resource_name(name: str) -> Complaints:
-    """Check the name of a resource that a container requests."""
+    """Return the errors of a resource name in a container's requests or limits."""
     found = list(resource_name(name))
     if "/" not in name:
         if name not in _CONTAINER and not huge_pages(name):
@@ -82,7 +81,7 @@ def container_resource_name(name: str) -> Complaints:
 
 
 def parsed(errors: list[FieldError], value: Any, path: str) -> Quantity | None:
-    """Return the quantity, or None after adding an error."""
+    """Parse a resource quantity; return None after adding an error for a malformed one."""
     try:
         return read_quantity(value)
     except QuantityError as error:
@@ -91,7 +90,7 @@ def parsed(errors: list[FieldError], value: Any, path: str) -> Quantity | None:
 
 
 def check_quantity(errors: list[FieldError], name: str, quantity: Quantity, path: str) -> None:
-    """Reject negative amounts, and fractions of countable resources."""
+    """Check that a resource quantity is not negative, and that countable resources have no fraction."""
     if quantity.nano < 0:
         errors.append(invalid(path, str(quantity), NEGATIVE))
     if not quantity.is_integer and (name in _COUNTED or extended(name)):
@@ -101,7 +100,7 @@ def check_quantity(errors: list[FieldError], name: str, quantity: Quantity, path
 def check_list(
     errors: list[FieldError], listed: Any, path: str, name_rule: NameRule | None = None
 ) -> dict[str, Quantity]:
-    """Check a resource list and return its readable quantities."""
+    """Check a resource list and return its valid quantities."""
     amounts: dict[str, Quantity] = {}
     for name, value in (listed or {}).items():
         here = f"{path}[{name}]"
@@ -117,7 +116,7 @@ def check_list(
 def check_requirements(
     errors: list[FieldError], needs: Any, path: str, claims: frozenset[str], *, pod_level: bool = False
 ) -> None:
-    """Check ``resources`` of a container or of a pod."""
+    """Check the field ``resources`` of a container or of a pod."""
     if not needs:
         return
     name_rule = None if pod_level else container_resource_name

@@ -1,9 +1,10 @@
-"""Validation of volumes, claims, storage classes and CSI objects."""
+"""Validation of PersistentVolumes, PersistentVolumeClaims, StorageClasses and CSI objects."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from phalanx_local.objects import clone
 from phalanx_local.validation.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from phalanx_local.validation.metadata import IMMUTABLE, validate_selector
 from phalanx_local.validation.names import dns_subdomain, label_key
@@ -22,13 +23,21 @@ _CLASS_RECLAIM: Final = ("Delete", "Retain")
 _BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
 #: Fields of a volume's spec that are volume sources.
 _VOLUME_SOURCES: Final = frozenset((*SOURCES, "local"))
+#: Stable labels that can replace beta labels in a volume's node affinity (validatePvNodeAffinity of Kubernetes).
+_STABLE_LABELS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
 _ONLY_REQUESTS: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
 
 
 def check_claim(errors: list[FieldError], claim: Object, old: Object | None, subresource: str) -> None:
-    """Check a PersistentVolumeClaim: it has modes and a size; only a bound claim can grow."""
+    """Check a PersistentVolumeClaim: it has access modes and a size; only a bound claim can grow."""
     if subresource:
         return
     spec = claim.get("spec") or {}
@@ -64,7 +73,7 @@ def _claim_update(errors: list[FieldError], claim: Object, spec: Object, old: Ob
 
 
 def check_volume(errors: list[FieldError], volume: Object, old: Object | None, subresource: str) -> None:
-    """Check a PersistentVolume: it has a size, modes and one immutable source."""
+    """Check a PersistentVolume: it has a size, access modes and one immutable source."""
     if subresource:
         return
     spec = volume.get("spec") or {}
@@ -102,8 +111,24 @@ def check_volume(errors: list[FieldError], volume: Object, old: Object | None, s
         )
     if spec.get("volumeMode") != former.get("volumeMode"):
         errors.append(invalid("volumeMode", spec.get("volumeMode"), IMMUTABLE))
-    if former.get("nodeAffinity") is not None and not equal(affinity, former["nodeAffinity"]):
+    if former.get("nodeAffinity") is not None and not _is_same_affinity(affinity, former["nodeAffinity"]):
         errors.append(invalid("nodeAffinity", affinity, f"{IMMUTABLE}, except for updating from beta label to GA"))
+
+
+def _is_same_affinity(affinity: Object | None, former: Object) -> bool:
+    """Return whether two node affinities are equal but for beta labels that are replaced by stable ones."""
+    if affinity is None or equal(affinity, former):
+        return affinity is not None
+    renamed = clone(former)
+    terms = (affinity.get("required") or {}).get("nodeSelectorTerms") or []
+    for term, former_term in zip(
+        terms, (renamed.get("required") or {}).get("nodeSelectorTerms") or [], strict=False
+    ):
+        pairs = zip(term.get("matchExpressions") or [], former_term.get("matchExpressions") or [], strict=False)
+        for expression, former_expression in pairs:
+            if _STABLE_LABELS.get(former_expression.get("key")) == expression.get("key"):
+                former_expression["key"] = expression.get("key")
+    return equal(affinity, renamed)
 
 
 def _source(errors: list[FieldError], spec: Object) -> None:
@@ -141,7 +166,7 @@ def check_storage_class(errors: list[FieldError], item: Object, old: Object | No
 
 
 def check_csi_node(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Check a CSINode: unique drivers with a node id; drivers are immutable except for their limit."""
+    """Check a CSINode: unique drivers with a node id; drivers are immutable except for their volume limit."""
     former = {driver.get("name"): driver for driver in ((old or {}).get("spec") or {}).get("drivers") or ()}
     seen: set[str] = set()
     for index, driver in enumerate((item.get("spec") or {}).get("drivers") or ()):
@@ -177,7 +202,8 @@ def check_attachment(errors: list[FieldError], item: Object, old: Object | None,
 
 
 def check_capacity(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Check a CSIStorageCapacity: the free capacity of a class for some nodes; class and nodes are immutable."""
+    """Check a CSIStorageCapacity: the free capacity of a StorageClass on some nodes; class and nodes are
+    immutable."""
     name = item.get("storageClassName") or ""
     errors.extend(invalid("storageClassName", name, text) for text in dns_subdomain(name))
     if item.get("capacity") is not None:

@@ -1,4 +1,4 @@
-"""Shape of a Kubernetes object: its fields, and the merge rules of its lists and maps.
+"""Types of a Kubernetes object's fields, and the merge rules of its lists and maps.
 
 One small model serves three purposes: strict field checks (existing names), strategic merge patches (merge keys)
 and field ownership (lists as maps or sets, atomic values). Built-in kinds are read from the tables in ``kinds/``;
@@ -28,7 +28,7 @@ ABSENT: Final = Absent()
 
 @dataclass(slots=True, eq=False)
 class FieldType:
-    """Type of one value.
+    """Type of one value in a Kubernetes object.
 
     ``scalar`` names the scalar type (string, int32, int64, bool, float, quantity, intOrString, time, microtime,
     duration, bytes); a ``struct`` has named ``fields`` (and, if ``element`` is set, unnamed ones too); a ``map``
@@ -48,7 +48,7 @@ class FieldType:
 
     @property
     def associative(self) -> bool:
-        """Whether the items of this list have an identity (a key or their own value)."""
+        """Whether the items of this list type have an identity (a key or their own value)."""
         return bool(self.keys) or self.is_set
 
     def child(self, name: str) -> FieldType:

@@ -1,4 +1,4 @@
-"""Unknown fields of built-in kinds (strict field validation)."""
+"""Unknown fields in objects of built-in kinds (strict field validation)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from phalanx_local.validation.types import FieldType
 
 
 def unknown_fields(group: str, kind: str, obj: dict[str, Any], version: str = "") -> list[str]:
-    """Return the paths of unknown fields in document order; [] for kinds without a table.
+    """Return the paths of an object's unknown fields in document order; [] for kinds whose fields are not known
+    here.
 
     A path has the form ``spec.containers[0].imagee``, as in the API server's ``unknown field "..."``. The default
     version is that of the object's apiVersion.

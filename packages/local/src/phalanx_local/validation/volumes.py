@@ -64,7 +64,7 @@ _NAMED: Final = {
 
 
 def check_volumes(errors: list[FieldError], volumes: Any, path: str, pod_name: str) -> dict[str, dict[str, Any]]:
-    """Check the volumes; return the valid ones by name."""
+    """Check the volumes of a pod spec; return the valid volumes by name."""
     usable: dict[str, dict[str, Any]] = {}
     made = {f"{pod_name}-{item.get('name')}" for item in volumes or () if item.get("ephemeral") and pod_name}
     for index, volume in enumerate(volumes or ()):
@@ -233,6 +233,6 @@ def check_mounts(
 
 
 def check_names(errors: list[FieldError], value: Any, path: str) -> None:
-    """Check an optional reference by name."""
+    """Check an optional field that refers to another object by name."""
     if value:
         errors.extend(invalid(path, value, text) for text in dns_subdomain(value))

@@ -60,7 +60,7 @@ def matches(selector: dict[str, Any], labels: dict[str, Any]) -> bool:
 
 
 def check_int_or_percent(errors: list[FieldError], value: Any, path: str) -> None:
-    """Check a count or percentage."""
+    """Check a field that contains a number or a percentage."""
     if isinstance(value, str):
         complaints = percent(value)
         errors.extend(invalid(path, value, text) for text in complaints)
@@ -73,7 +73,7 @@ def check_int_or_percent(errors: list[FieldError], value: Any, path: str) -> Non
 def check_deployment(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a Deployment: selector, template, counts and strategy."""
+    """Check a Deployment: selector, template, replicas and strategy."""
     spec = item.get("spec") or {}
     if subresource:
         return
@@ -98,7 +98,7 @@ def check_deployment(
 def check_replica_set(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check a ReplicaSet, StatefulSet or DaemonSet: selector, template and counts."""
+    """Check a ReplicaSet, StatefulSet or DaemonSet: selector, template and replicas."""
     spec = item.get("spec") or {}
     if subresource:
         return
@@ -149,7 +149,8 @@ def _fixed_selector(errors: list[FieldError], spec: dict[str, Any], old: dict[st
 
 
 def check_job(errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str) -> None:
-    """Check a Job: counts, immutable template and completion mode; a suspended Job's placement is mutable."""
+    """Check a Job: parallelism and completions, immutable template and completion mode; a suspended Job's placement
+    is mutable."""
     if subresource == "status" and old is not None:
         check_job_status(errors, item, old)
     if subresource:
@@ -286,5 +287,5 @@ def check_budget(
 def check_scale(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Check that replicas are not negative."""
+    """Check a Scale: its replicas are not negative."""
     _counts(errors, item.get("spec") or {}, ("replicas",), "spec")

@@ -1,6 +1,6 @@
-"""Decoder of Kubernetes protobuf, which kubectl's imperative commands and Go's typed clients send.
+"""Decoder of requests in Kubernetes protobuf, which kubectl's imperative commands and Go's typed clients send.
 
-Only requests are decoded; responses are JSON, which every such client accepts as its second choice.
+Responses are JSON, which every such client accepts as its second choice.
 """
 
 from phalanx_local.wire.protobuf import CONTENT_TYPE, ProtobufError, read_protobuf

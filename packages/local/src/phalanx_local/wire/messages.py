@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 
 class Field(NamedTuple):
-    """One field: JSON name (`-` if inlined), type notation, and whether its zero value is significant."""
+    """One field of a protobuf message: JSON name (`-` if inlined), type notation, and whether its zero value is
+    significant."""
 
     name: str
     type: str
@@ -30,7 +31,7 @@ Message = dict[int, Field]
 
 @cache
 def message(stem: str, name: str) -> Message | None:
-    """Return the fields of a message by number; None if it is not in the table."""
+    """Return the fields of a protobuf message by number; None if the table does not contain the message."""
     words = _tables().get((stem, name))
     if words is None:
         return None

@@ -25,11 +25,12 @@ _MAX_DEPTH: Final = 100
 
 
 class ProtobufError(ValueError):
-    """Bytes that are no Kubernetes object of a known kind."""
+    """Error for bytes that are no Kubernetes object of a known kind."""
 
 
 def read_protobuf(data: bytes) -> Json:
-    """Return an object with kind and apiVersion. Raise ProtobufError for other bytes."""
+    """Decode a request body in Kubernetes protobuf to an object with kind and apiVersion. Raise ProtobufError for
+    other bytes."""
     if not data.startswith(_MAGIC):
         raise ProtobufError("the body does not start with the magic bytes of Kubernetes protobuf")
     try:

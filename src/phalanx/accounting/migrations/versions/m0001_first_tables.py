@@ -1,4 +1,4 @@
-"""Create the tables of payers, runs, members, and usage per day."""
+"""Migration that creates the tables of payers, runs, members, and usage per day."""
 
 from __future__ import annotations
 

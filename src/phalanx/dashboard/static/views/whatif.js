@@ -8,7 +8,7 @@ const FIELDS = [
   ["queue", "Queue", "research", "text"], ["weight", "with weight", "", "number"], ["deserved", "with deserved", "nvidia.com/gpu=32", "text"], ["capability", "with capability", "nvidia.com/gpu=64", "text"],
   ["add_nodes", "Additional nodes", "", "number"], ["like", "copied from node", "gpu-0", "text"], ["without_nodes", "Without nodes", "n1,n2 or topology.kubernetes.io/rack=r1", "text"],
 ];
-const WORDS = { Now: "starts now", AfterEvictions: "starts after evictions", Later: "starts later", NotWithinHorizon: "does not start", Unknown: "start unknown" };
+const WORDS = { Now: "would start now", AfterEvictions: "would start after evictions", Later: "would start later", NotWithinHorizon: "would not start", Unknown: "start unknown" };
 
 export function WhatIf() {
   useTables("summary");
@@ -60,11 +60,11 @@ function Answer({ answer }) {
       ${(each.nodes || []).length > 0 && html`<p>on ${each.nodes.slice(0, 12).map((node) => `${node.node}${node.pods > 1 ? ` (${node.pods})` : ""}`).join(", ")}${each.nodes.length > 12 ? ` and ${each.nodes.length - 12} more` : ""}</p>`}
       ${each.verdict && html`<p>${each.verdict.message}</p>${each.verdict.change && html`<p>Fix: ${each.verdict.change}</p>`}`}
       ${(each.blockers || []).slice(0, 5).map((one) => html`<p key=${one.name} class="note">after the end of ${one.name} (${plural(one.pods, "pod")}), ${clock(one.end)}</p>`)}</div>`)}
-    <table class="plain"><thead><tr><th></th><th scope="col" class="num">start now</th><th scope="col" class="num">later</th><th scope="col" class="num">not at all</th></tr></thead>
+    <table class="plain"><thead><tr><th></th><th scope="col" class="num">start now</th><th scope="col" class="num">later</th><th scope="col" class="num">not within ${span(answer.horizon_seconds)}</th></tr></thead>
       <tbody><tr><th scope="row">without the change</th><td class="num">${answer.without.now}</td><td class="num">${answer.without.later}</td><td class="num">${answer.without.never}</td></tr>
       <tr><th scope="row">${(answer.changes || []).join(", ") || "with the change"}</th><td class="num">${answer.changed.now}</td><td class="num">${answer.changed.later}</td><td class="num">${answer.changed.never}</td></tr></tbody></table>
-    ${(answer.evicted || []).length > 0 && html`<h3>Would evict</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, restarts ${clock(each.again)}` : ""}</li>`)}</ul>`}
-    ${(answer.interrupted || []).length > 0 && html`<h3>Would be interrupted</h3><ul>${answer.interrupted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}</li>`)}</ul>`}
+    ${(answer.evicted || []).length > 0 && html`<h3>Would evict</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, runs again ${clock(each.again)}` : ""}</li>`)}</ul>`}
+    ${(answer.interrupted || []).length > 0 && html`<h3>Interrupted by the loss of nodes</h3><ul>${answer.interrupted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}</li>`)}</ul>`}
     ${(answer.moved || []).length > 0 && html`<h3>Effect on other starts</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "no start"} → ${each.changed ? clock(each.changed) : "no start"}</li>`)}</ul>`}
     ${(answer.moved_promises || []).length > 0 && html`<h3>Promised starts that would move</h3><ul>${answer.moved_promises.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: from ${clock(each.promised)} ${each.moves_to ? `to ${clock(each.moves_to)}` : "to no known start"}${each.cause ? ` (${each.cause})` : ""}</li>`)}</ul>`}
     ${[...(answer.notes || []), ...(answer.missing || []).map((each) => `unknown: ${each}`)].map((text) => html`<p key=${text} class="note">${text}</p>`)}`;

@@ -8,7 +8,7 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Cdp(Plugin):
-    """Veto for a running pod until its `volcano.sh/cooldown-time` after its binding has passed."""
+    """Veto against evicting a running pod until its `volcano.sh/cooldown-time` after its binding has passed."""
 
     name = "cdp"
     honours_owners = True

@@ -10,7 +10,8 @@ _IN_SYSTEM = EvictVeto(f"is in namespace {_SYSTEM}")
 
 
 class Conformance(Plugin):
-    """Veto for critical pods (by priority class, priority, or the kubelet's rules) and for pods in kube-system."""
+    """Veto against evicting critical pods (by priority class, priority, or the kubelet's rules) and pods in
+    kube-system."""
 
     name = "conformance"
 

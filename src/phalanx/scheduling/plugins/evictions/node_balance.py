@@ -16,7 +16,7 @@ Thresholds = Mapping[str, int]
 
 
 class Balance:
-    """Nodes classified by two thresholds (descheduler and Volcano, LowNodeUtilization).
+    """Nodes classified by two load thresholds (descheduler and Volcano, LowNodeUtilization).
 
     A node is *low* if it is schedulable and its load is below `thresholds` for every resource named there. It is
     *high* if it is not low and its load exceeds `targets` for at least one. Load is the requests of pods, without
@@ -39,15 +39,14 @@ class Balance:
         self.high: BoolArray = above & nodes.alive & ~below
 
     def load(self, column: int) -> IntArray:
-        """Return int64[N]: the load of one resource."""
+        """Return int64[N]: the load of each node row by requests for one resource."""
         nodes = self._nodes
         load: IntArray = nodes.used[column] - nodes.releasing[column] + nodes.reserved[column]
         return load
 
     def fullest_first(self) -> list[int]:
-        """Return the high rows, by the sum of the loads of resources with a target, then in the order of the
-        table.
-        """
+        """Return the overloaded node rows, by the sum of the loads of resources with a target, then in the order of
+        the table."""
         nodes = self._nodes
         total = np.zeros(nodes.capacity)
         for name in self._targets:
@@ -58,7 +57,7 @@ class Balance:
         return [int(row) for row in rows[np.argsort(-total[rows], kind="stable")]]
 
     def room(self) -> dict[str, int]:
-        """Return the room of all low nodes together up to their targets, by resource."""
+        """Return the amounts by resource that all low nodes together can take up to their targets."""
         return {
             name: int(np.maximum(self._room_to_target(column), 0)[self.low].sum())
             for name in self._targets

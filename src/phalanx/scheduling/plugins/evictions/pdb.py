@@ -9,7 +9,7 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Pdb(Plugin):
-    """Veto for pods whose budgets allow no disruption now.
+    """Veto against evicting pods whose PodDisruptionBudgets allow no disruption now.
 
     The cost of a set of pods is counted where sets are chosen (`preemption/rules/eviction_limits.py`). Pods without
     a budget get no veto. (Volcano protects all pods without labels.)

@@ -13,7 +13,7 @@ _FIXTURE = EvictVeto("is tied to its node: it would be created again there")
 
 
 class Protection(Plugin):
-    """Veto for pods that no action can evict now.
+    """Veto against evicting pods that no action can evict now.
 
     - pods tied to their node;
     - pods below the minimum run time of their accounts;

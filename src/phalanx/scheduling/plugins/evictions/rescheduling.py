@@ -99,9 +99,8 @@ class Rescheduling(Plugin):
 
 
 class _Round:
-    """One round of moves, tried on the live arrays in a transaction that is rolled back. Each move is judged after
-    the moves before it.
-    """
+    """One periodic round of the plugin's moves, tried on the live arrays in a transaction that is rolled back. Each
+    move is judged after the moves before it."""
 
     def __init__(
         self, session: View, strategy: ReschedulingStrategy, balance: Balance, queues: frozenset[str]
@@ -142,7 +141,8 @@ class _Round:
                 self._apply_move(record, target)
 
     def _destination(self, record: PodRecord) -> int | None:
-        """Return the target row of the pod, NO_ROW if none is required, None if it does not fit anywhere."""
+        """Return the node row to which the pod can move, NO_ROW if none is required, None if it does not fit
+        anywhere."""
         amounts = record.footprint.amounts
         if not self._strategy.node_fit:
             return NO_ROW if all(amounts.get(name, 0) <= room for name, room in self._room.items()) else None
@@ -166,7 +166,8 @@ class _Round:
 
 
 def _least_important_first(record: PodRecord) -> tuple[object, ...]:
-    """Return Volcano's order: priority, then QoS as far as the class shows it, then the least lost work."""
+    """Return Volcano's sort key of pods to move: priority, then QoS as far as the class shows it, then the least
+    lost work."""
     pod = record.pod
     return pod.priority, not record.pod_class.spec.best_effort, -pod.started, pod.key
 
@@ -191,7 +192,8 @@ def _low_node_utilization(entry: Arguments, remarks: list[str]) -> ReschedulingS
 
 
 def _thresholds(params: Arguments, key: str) -> dict[str, int]:
-    """Return the thresholds: 100 percent by default for CPU, memory and pods, none for other resources."""
+    """Return the load thresholds of a strategy: 100 percent by default for CPU, memory and pods, none for other
+    resources."""
     mapping = params.mapping(key)
     percentages = Arguments(f"{params.owner}.{key}", mapping)
     percent = {name: percentages.number(name, 100.0, least=0.0) for name in mapping}

@@ -9,7 +9,7 @@ _MARKED = EvictVeto("is marked as not preemptable", own=True)
 
 
 class SelfProtectionPlugin(Plugin):
-    """Veto for pods and gangs that their owners mark as not preemptable.
+    """Veto against evicting pods and gangs that their owners mark as not preemptable.
 
     It counts only as far as the pod's accounts allow, which is decided for each preemptor
     (`preemption/rules/self_protection.py`).

@@ -1,4 +1,4 @@
-"""Plugin `bestfit`: prefer the node with the smallest absolute rest."""
+"""Plugin `bestfit`: prefer the node on which the pod leaves the smallest absolute rest."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _FAMILIES = {
 
 
 class DeviceShare(Plugin):
-    """Allocation of parts of cards, for the families that the switches enable.
+    """Allocation of parts of GPUs, for the families that the switches enable.
 
     Koordinator's GPUs are always included, because no other scheduler of ours would allocate them. `SchedulePolicy`
     selects the card of a node: binpack, spread, random, or the last one. With `ScheduleWeight` above 0, nodes are

@@ -40,9 +40,9 @@ _DEFAULT_TIMEOUT = 1.0
 
 
 class Extender(Plugin):
-    """Calls of the configured verbs: `prioritizeVerb` once per pod class for all its nodes, `predicateVerb` for a
-    node that was chosen, `queueOverusedVerb`, `jobEnqueueableVerb` and `jobEnqueuedVerb` for queues and groups.
-    Answers are valid for ten seconds.
+    """Calls the configured verbs of an extender: `prioritizeVerb` once per pod class for all its nodes,
+    `predicateVerb` for a node that was chosen, `queueOverusedVerb`, `jobEnqueueableVerb` and `jobEnqueuedVerb` for
+    queues and gangs. Answers are valid for ten seconds.
 
     After a failure the extender is not called for the rest of the ten seconds. Until then an `ignorable` extender
     counts as agreeing, others as refusing. With `managedResources` it is called only for pods that request one of
@@ -105,11 +105,12 @@ class Extender(Plugin):
         self._refused: dict[int, dict[int, str]] = {}
 
     def connect(self, caller: Caller) -> None:
-        """Set the caller; from now on the extender can be called."""
+        """Set the function that calls the extender; from now on it can be called."""
         self._link.caller = caller
 
     def time_key(self, now: float) -> Hashable:
-        """Return the number of times that answers have expired; they expire only if the extender was called."""
+        """Return the number of times that the extender's answers have expired; they expire only if the extender was
+        called."""
         period = int(now // _PERIOD)
         if period != self._period:
             self._period = period
@@ -120,7 +121,7 @@ class Extender(Plugin):
         return self._expirations
 
     def next_wake(self, session: View) -> float | None:
-        """Return the time when the answers expire; None if the extender was not called."""
+        """Return the time when the extender's answers expire; None if it was not called."""
         return (self._period + 1) * _PERIOD if self._link.busy else None
 
     # nodes
@@ -202,7 +203,7 @@ class Extender(Plugin):
         return not self._managed or any(name in self._managed for name, _ in pod_class.spec.requests)
 
     def _agrees_by_default(self) -> bool:
-        """Return whether a missing answer counts as agreement."""
+        """Return whether a missing answer of the extender counts as agreement."""
         return self._ignorable or self._link.caller is None
 
 
@@ -220,7 +221,7 @@ def _seconds(text: str) -> float:
 
 
 def _objection(answer: Document) -> str:
-    """Return the reason for which a node is refused, "" if it is not.
+    """Return the reason for which the extender refuses a node, "" if it does not.
 
     It is in `status` since `code` is part of the answer, in `errorMessage` in older versions.
     """

@@ -20,7 +20,7 @@ class CallError(Exception):
 
 
 class Caller(Protocol):
-    """Function that posts a document to a verb and returns the answer; raises CallError."""
+    """Function that posts a JSON document to a verb of the extender and returns the answer; raises CallError."""
 
     def __call__(self, verb: str, document: Document) -> Document: ...
 
@@ -47,7 +47,7 @@ class Link:
         return bool(self._answers or self.failed)
 
     def ask(self, verb: str, key: object, document: Callable[[], Document]) -> Document | None:
-        """Return the answer to a call with this `key`; None after a failure, or without a caller."""
+        """Return the extender's answer to a call with this `key`; None after a failure, or without a caller."""
         answer = self._answers.get((verb, key))
         if answer is not None or self.caller is None or self.failed:
             return answer
@@ -59,7 +59,8 @@ class Link:
 
 
 def task_of(pod_class: ClassRecord) -> Document:
-    """Return the document of any pod of a class. It has no name, because the answer applies to all of them."""
+    """Return the JSON document that describes any pod of a class to the extender. It has no name, because the
+    answer applies to all of them."""
     requests = {name: _quantity(name, amount) for name, amount in pod_class.spec.requests}
     spec = {
         "nodeSelector": dict(pod_class.spec.node_selector),

@@ -110,7 +110,8 @@ class Fgd(Plugin):
         return points[:, 0] if load.copies is None else points
 
     def _placed(self, cpu: IntArray, cards: IntArray, gpus: int, milli: int) -> tuple[FloatArray, IntArray]:
-        """Return F with one more copy on the GPUs where F is lowest, and the idle capacity after it."""
+        """Return the fragmentation F of each node with one more pod on the GPUs where F is lowest, and the idle
+        capacity after it."""
         assert self._fragmentation is not None
         rows, columns = cards.shape
         if not gpus or not columns:
@@ -136,7 +137,7 @@ class Fgd(Plugin):
 
 
 def idle_cards(nodes: NodeTable, rows: Rows) -> IntArray:
-    """Return int64[rows, cards]: the idle capacity of each GPU, in thousandths."""
+    """Return int64[rows, cards]: the idle capacity of each GPU of the node rows, in thousandths."""
     allocator = nodes.allocators[SHARED_DEVICES]
     assert isinstance(allocator, SharedDevices)
     shared = allocator.idle_parts(rows, WHOLE)
@@ -150,7 +151,7 @@ def idle_cards(nodes: NodeTable, rows: Rows) -> IntArray:
 
 
 def widest(nodes: NodeTable) -> int:
-    """Return the largest number of GPUs of a node: the width of `idle_cards` of all rows."""
+    """Return the largest number of GPUs of any node: the width of `idle_cards` of all rows."""
     allocator = nodes.allocators[SHARED_DEVICES]
     assert isinstance(allocator, SharedDevices)
     shared = allocator.idle_parts(np.zeros(0, dtype=np.intp), WHOLE).shape[1]

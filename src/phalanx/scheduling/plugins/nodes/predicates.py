@@ -122,7 +122,8 @@ class Predicates(Plugin):
         return np.fromiter(declaring, dtype=np.bool_, count=len(places))
 
     def _by_taint(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        """Return the reasons by taint: first the first untolerated taint of each node, which is the reported one.
+        """Return the nodes that an untolerated taint excludes, by taint: first the first untolerated taint of each
+        node, which is the reported one.
 
         Then the further taints, which would still exclude the nodes without the first.
         """

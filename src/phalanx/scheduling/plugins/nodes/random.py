@@ -19,7 +19,7 @@ class RandomNode(Plugin):
 
     @property
     def depends_on_other_nodes(self) -> bool:
-        """True: nodes are scored again after each pod."""
+        """True, as random scores differ for each pod: nodes are scored again after each pod."""
         return True
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:

@@ -155,7 +155,8 @@ def _scarce(arguments: Arguments) -> Scarce:
 
 
 def _proportions(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
-    """Return (scarce resource, millicores, bytes that belong to one of it); a GB is 10**9 bytes, as in Volcano."""
+    """Return the `proportional` arguments as (scarce resource, millicores, bytes that belong to one of it); a GB is
+    10**9 bytes, as in Volcano."""
     own = Arguments(f"{arguments.owner}: proportional", arguments.mapping("proportional"))
     own.only(("enable", "resources", "resourceProportion"))
     rates = Arguments(f"{arguments.owner}: proportional.resourceProportion", own.mapping("resourceProportion"))

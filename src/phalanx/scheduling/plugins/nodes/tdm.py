@@ -66,7 +66,7 @@ class Tdm(Plugin):
     # time
 
     def time_key(self, now: float) -> frozenset[str]:
-        """Return the open zones."""
+        """Return the names of the revocable zones that are open, on which results for nodes depend."""
         self._open = frozenset(name for name, window in self._windows.items() if window.is_open(now))
         return self._open
 

@@ -25,7 +25,7 @@ class DailyWindow:
 
     @classmethod
     def parse(cls, text: str, offset: int = 0) -> DailyWindow:
-        """Parse `HH:MM-HH:MM`. Raises ValueError."""
+        """Parse a daily window `HH:MM-HH:MM`. Raises ValueError."""
         match = _WINDOW.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a window such as 22:00-06:00")
@@ -34,14 +34,14 @@ class DailyWindow:
 
     @property
     def end(self) -> str:
-        """Closing time for users."""
+        """Closing time of the window for users, such as `06:00 UTC`."""
         return f"{_clock(self._end)} {'UTC' if not self._offset else f'UTC{_signed(self._offset)}'}"
 
     def is_open(self, now: float) -> bool:
         return (now - self._start) % _DAY < self._length
 
     def next_turn(self, now: float) -> float | None:
-        """Return the next opening or closing; None if there is none."""
+        """Return the time at which the window next opens or closes; None if it never does."""
         if self._length == _DAY:
             return None
         opened = (now - self._start) // _DAY * _DAY + self._start
@@ -49,13 +49,13 @@ class DailyWindow:
 
 
 def next_turn(windows: Iterable[DailyWindow], now: float) -> float | None:
-    """Return the next opening or closing of any window; None if there is none."""
+    """Return the time at which any of the windows next opens or closes; None if there is none."""
     turns = (window.next_turn(now) for window in windows)
     return min((turn for turn in turns if turn is not None), default=None)
 
 
 def parse_offset(text: str) -> int:
-    """Parse `+08:00` into seconds. Raises ValueError."""
+    """Parse an offset from UTC such as `+08:00` into seconds. Raises ValueError."""
     match = _OFFSET.fullmatch(text)
     seconds = int(match[2]) * 3600 + int(match[3]) * 60 if match is not None else _DAY
     if match is None or seconds > 14 * 3600:

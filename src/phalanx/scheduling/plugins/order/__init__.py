@@ -1,1 +1,1 @@
-"""Plugins that order units."""
+"""Plugins that order waiting gangs and pods."""

@@ -6,7 +6,8 @@ from phalanx.plugin import GangRecord, Plugin, PodRecord, View
 
 
 class GangPlugin(Plugin):
-    """Order by quorum only. `allocate` enforces the quorum itself, whether or not this plugin is configured."""
+    """Order by quorum only: gangs below it come first. `allocate` enforces the quorum itself, whether or not this
+    plugin is configured."""
 
     name = "gang"
 

@@ -20,7 +20,7 @@ _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
 
 
 class BucketRules:
-    """Affinity and anti-affinity between tasks."""
+    """Affinity and anti-affinity between the tasks (roles) of a gang."""
 
     def __init__(self, topology: TaskTopology) -> None:
         self.attracts = _pairs(topology.affinity)
@@ -44,7 +44,8 @@ class BucketRules:
         return self._order.get(task, 0), self._rank.get(task, 0)
 
     def attraction(self, task: str, tasks: Counter[str]) -> int:
-        """Return the number of other members that the task has affinity to, minus those with anti-affinity."""
+        """Return the number of members in `tasks` to which the task has affinity, minus those with
+        anti-affinity."""
         return sum(
             count * (((task, task_name) in self.attracts) - ((task, task_name) in self.repels))
             for task_name, count in tasks.items()
@@ -55,7 +56,7 @@ class BucketRules:
 
 
 class TaskBucket:
-    """Members that should share a node: waiting ones, and the number of placed ones per row."""
+    """Members of a gang that should share a node: waiting ones, and the number of placed ones per node row."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -141,9 +142,8 @@ class TopologyTaskBuckets:
         return {row: count for row, count in repulsions.items() if count}
 
     def _fitting(self, record: PodRecord, mates: list[PodRecord]) -> IntArray:
-        """Return int64[N]: the number of the bucket's members that fit on each row, this one first, then by
-        size.
-        """
+        """Return int64[N]: the number of the task bucket's members that fit on each node row, this one first, then
+        by size."""
         nodes = self._nodes
         room = nodes.idle + nodes.releasing
         wanted = record.pod_class.footprint.usage.copy()
@@ -158,9 +158,8 @@ class TopologyTaskBuckets:
         return count
 
     def _turn(self, record: PodRecord) -> tuple[object, ...]:
-        """Return the order of assignment: placed members by row, then by precedence, then in the members' own
-        order.
-        """
+        """Return the order in which members are assigned to task buckets: placed members by row, then by
+        precedence, then in the members' own order."""
         declared, rank = self._rules.precedence(record.pod.role)
         if record.row >= 0:
             return 0, record.row, 0, 0, record.pod.index, record.pod.name
@@ -186,7 +185,7 @@ class TopologyTaskBuckets:
 
 
 def _pairs(sets: Iterable[tuple[str, ...]]) -> frozenset[tuple[str, str]]:
-    """Return the pairs of each set; a set of one is a pair with itself."""
+    """Return all pairs of tasks within each set; a set of one task is a pair with itself."""
     pairs = set()
     for names in sets:
         if len(names) == 1:

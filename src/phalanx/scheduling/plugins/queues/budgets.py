@@ -26,6 +26,7 @@ class Budgets(Plugin):
 
     def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
         for account, budget, resource, cap, spent in _overdrawn(session, charge_path):
+            session.history.note_spent(account.key)
             end = format_moment(window_end(session.now, budget))
             # Amounts are rounded to tenths of the budget, so that the message does not change with every charge of
             # running pods.

@@ -99,5 +99,5 @@ def _limit_of(session: View, account: AccountRecord) -> Limit | None:
 
 
 def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:
-    """Return the used amounts of the resources in `deserved`."""
+    """Return the used amounts of the resources that `deserved` names."""
     return [(name, used[name]) for name in deserved if name in used]

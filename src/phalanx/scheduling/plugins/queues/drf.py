@@ -42,7 +42,7 @@ class Drf(Plugin):
 
 
 class QueueHierarchy:
-    """Hierarchy of the queues; the amounts of a queue are updated when its turn is requested.
+    """Hierarchy of the queues; the amounts of a queue are updated when its sort key is requested.
 
     A queue's turn depends on the amounts it uses at that moment, and on the amounts that other queues used at their
     last request. The turn grows with usage, with one exception by the definition: usage of one child of a node
@@ -113,12 +113,12 @@ def _offered(session: View) -> dict[str, int]:
 
 
 def _annotated_path(account: AccountRecord) -> list[tuple[str, int]]:
-    """Return (name, weight) from below the root down, from the queue's annotations."""
+    """Return the (name, weight) path of a queue from below the root down, from its annotations."""
     return list(account.spec.hierarchy[1:]) if account.spec is not None else []
 
 
 def _path(account: AccountRecord) -> list[tuple[str, int]]:
-    """Return (name, weight) from below the root down, from the tree of queues."""
+    """Return the (name, weight) path of a queue from below the root down, from the tree of queues."""
     lineage = [ancestor for ancestor in account.lineage() if ancestor.key != ROOT]
     return [(ancestor.key.name, ancestor.weight) for ancestor in reversed(lineage)]
 

@@ -59,7 +59,8 @@ class Fairshare(Plugin):
         return self._turn(session, account)
 
     def _turn(self, session: View, account: AccountRecord) -> Turn:
-        """Return (whether the weight is 0, share by weight). Equal keys are ordered by name."""
+        """Return the sort key of a namespace or user: (whether the weight is 0, share by weight). Equal keys are
+        ordered by name."""
         weight, amounts = max(1, account.weight), account.used
         if self._half_life is None:
             return account.weight <= 0, _dominant_share(amounts, _totals(session), weight)
@@ -70,7 +71,7 @@ class Fairshare(Plugin):
 
 
 def surplus_weights(session: AccountView, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
-    """Return the weights by which siblings share the surplus, in units of 1 / WEIGHT_SCALE.
+    """Return the weights by which sibling queues share the surplus, in units of 1 / WEIGHT_SCALE.
 
     A policy with `fairshare.shift` shifts them.
     """

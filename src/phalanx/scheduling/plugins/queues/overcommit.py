@@ -1,4 +1,4 @@
-"""Plugin `overcommit`: admit groups while their announced sizes stay within a factor of the cluster."""
+"""Plugin `overcommit`: admit gangs while the sum of their minResources stays within a factor of the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HIGHEST_FACTOR = 1e6  # "infinity" is a way to write: never hold a group back
 
 
 class Overcommit(Plugin):
-    """Admit a group when `inqueue + minResources <= total x factor - used` for every resource that it names.
+    """Admit a gang when `inqueue + minResources <= total x factor - used` for every resource that it names.
 
     Reclaimable usage does not count as used. (In Volcano it does, and can prevent a queue from reclaiming what it
     deserves.)

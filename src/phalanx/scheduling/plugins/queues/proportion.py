@@ -25,6 +25,7 @@ from phalanx.scheduling.quota.water_filling import ShareRequest, deserved
 
 _OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
 _NONE: Amounts = {}
+_BORROW = "proportion.borrow"
 
 
 class Proportion(QueueAdmission):
@@ -36,13 +37,17 @@ class Proportion(QueueAdmission):
 
     Queues without requests have no share, but their guarantees stay reserved (Volcano lends them). Volcano's
     proportion is flat; in a tree each level is shared like the cluster.
+
+    With `proportion.borrow` (default true) units exceed the deserved amounts of their queue where room is idle that
+    no unit within its share can use. (Volcano never exceeds them.)
     """
 
     name = "proportion"
     deserved_from_accounts = True
+    arguments = (_BORROW,)
 
     def __init__(self, arguments: Arguments) -> None:
-        pass
+        self._borrow = arguments.boolean(_BORROW, True)
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float]:
         """Return the sort key: higher priority first, then the smaller used part of deserved; age and name break
@@ -99,7 +104,8 @@ class Proportion(QueueAdmission):
             for name, limit in limits.items()
             if name not in follows or wanted.get(name, 0) - limit > follows[name]
         }
-        return Limit("deserved share", reals.binding(limits), computed=True, follows=follows)
+        binding = reals.binding(limits)
+        return Limit("deserved share", binding, computed=True, follows=follows, lends=self._borrow)
 
     def _unshared(self, session: AccountView, account: AccountRecord) -> Amounts:
         """Return the amounts of the queue's parent that neither the parent nor any of its children deserves."""

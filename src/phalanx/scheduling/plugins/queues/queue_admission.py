@@ -1,4 +1,4 @@
-"""Admission of groups by queue, shared by `proportion` and `capacity`."""
+"""Admission of gangs by queue, shared by `proportion` and `capacity`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.scheduling.quota.queue_tree import admission_objection, admission_r
 
 
 class QueueAdmission(Plugin):
-    """Base of plugins that admit a group while its queue and the queue's ancestors have room for it."""
+    """Base of plugins that admit a gang while its queue and the queue's ancestors have enough quota left for it."""
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT

@@ -11,7 +11,7 @@ from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
 
 class Quotas(Plugin):
-    """Limits by kind of account.
+    """Limits of queues and quotas by kind.
 
     - queue: its capability, on every level;
     - ElasticQuota: its max. For all ElasticQuotas together: the sum of their mins, for resources that at least one
@@ -110,7 +110,8 @@ def _runtime_limits(session: View) -> dict[AccountKey, Limit]:
 
 
 def _shareable_total(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
-    """Return the resources for the trees: the capacity of all nodes minus the usage of quotas outside the trees."""
+    """Return the resources that the quota trees share: the capacity of all nodes minus the usage of quotas outside
+    the trees."""
     total = dict(session.offered())
     for account in accounts:
         if account.key.name in KOORDINATOR_BESIDE:

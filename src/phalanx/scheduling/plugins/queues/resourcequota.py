@@ -1,4 +1,4 @@
-"""Plugin `resourcequota`: a group is admitted only while the ResourceQuotas of its namespace allow its pods."""
+"""Plugin `resourcequota`: a gang is admitted only while the ResourceQuotas of its namespace allow its pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REQUESTS, _LIMITS = "requests.", "limits."
 
 
 class ResourceQuotaPlugin(Plugin):
-    """Permit a group while `used + inqueue + minResources <= hard` for all resources that a quota names.
+    """Permit a gang while `used + inqueue + minResources <= hard` for all resources that a quota names.
 
     `inqueue` counts admitted groups of the namespace whose pods do not exist yet; Volcano's plugins/resourcequota
     counts only groups admitted in the same cycle. `cpu` is compared with `requests.cpu` and `cpu`, the number of
@@ -53,7 +53,8 @@ class ResourceQuotaPlugin(Plugin):
 
 
 def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
-    """Yield (quota, name in the quota, amount the group needs, remaining room), sorted by quota name."""
+    """Yield the claims of a gang on ResourceQuotas: (quota, name in the quota, amount the gang needs, remaining
+    room), sorted by quota name."""
     spec, namespace = gang.spec, gang.key.namespace
     quotas = session.state.resource_quotas.get(namespace)
     if spec is None or not spec.min_resources or not quotas:

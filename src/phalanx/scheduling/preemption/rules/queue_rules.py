@@ -120,7 +120,20 @@ class QueueRules:
             depth,
             excess_of(dues, future_holdings),
             shares=dues,
+            deserved=self._deserved_shares(branch),
         )
+
+    def _deserved_shares(self, branch: Sequence[AccountRecord]) -> tuple[AccountLimits, ...]:
+        """Return the stated shares of the requested resources on every level of a branch."""
+        shares: list[AccountLimits] = []
+        for plugin in self._plugins:
+            requested = self._named[plugin].intersection(self._question.wanted)
+            for account in branch:
+                share, names = self._share(plugin, account), requested & self._stated(plugin, account)
+                limits = {name: amount for name in names if (amount := share.get(name, 0)) > 0}
+                if limits:
+                    shares.append(AccountLimits(account, limits))
+        return tuple(shares)
 
     def _branch(self, queue: AccountRecord) -> Iterator[AccountRecord]:
         for account in queue.lineage():

@@ -75,8 +75,27 @@ class QuotaRules:
             return f"{quota.label} is within its {self._word}"
         dues = ((over,),)
         return ReclaimRule(
-            EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, future_holdings), shares=dues
+            EvictionReason.RECLAIMED,
+            False,
+            (over,),
+            (),
+            depth,
+            excess_of(dues, future_holdings),
+            shares=dues,
+            deserved=self._deserved_shares(quota),
         )
+
+    def _deserved_shares(self, quota: AccountRecord) -> tuple[AccountLimits, ...]:
+        """Return the shares of a quota and of the quotas above it, up to the one that it shares with the
+        preemptor."""
+        shares: list[AccountLimits] = []
+        for account in quota.lineage():
+            if account in self._depths:
+                break
+            limits = {name: amount for name, amount in self._share(account).items() if amount > 0}
+            if limits:
+                shares.append(AccountLimits(account, limits))
+        return tuple(shares)
 
     def _share(self, quota: AccountRecord) -> Amounts:
         """Return the quota's own share of the requested resources."""

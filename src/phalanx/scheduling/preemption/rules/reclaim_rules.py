@@ -93,4 +93,5 @@ class ReclaimRules:
             max(rule.distance for rule in rules),
             max(rule.excess for rule in rules),
             shares=tuple(group for rule in rules for group in rule.shares),
+            deserved=tuple(share for rule in rules for share in rule.deserved),
         )

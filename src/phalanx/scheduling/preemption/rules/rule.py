@@ -65,6 +65,8 @@ class ReclaimRule(msgspec.Struct, frozen=True):
       near reclaimees are evicted first, then those of the larger `excess`.
     - `excess`: part of its usage that the reclaimee does not deserve, 1 for all of it.
     - `shares`: limits from which `excess_of` recomputes the excess when usage changes.
+    - `deserved`: shares of the requested resources that the reclaimee's accounts deserve, on every level below the
+      account that it shares with the preemptor; `shortfall_of` compares them with the usage that is left.
     """
 
     reason: EvictionReason
@@ -75,6 +77,21 @@ class ReclaimRule(msgspec.Struct, frozen=True):
     excess: float = 0.0
     drf: bool = False
     shares: tuple[tuple[AccountLimits, ...], ...] = ()
+    deserved: tuple[AccountLimits, ...] = ()
+
+    @property
+    def reclaimed_accounts(self) -> tuple[AccountRecord, ...]:
+        """Accounts that lose usage by this rule, each level once per plugin that states a share."""
+        return tuple(over.account for over in self.must_exceed)
+
+    def within_surplus(self) -> ReclaimRule:
+        """Return the rule for victims whose removal keeps the accounts at the limits that they exceed now."""
+        floors: list[AccountLimits] = []
+        for over in self.must_exceed:
+            holding = future_holdings(over.account)
+            exceeded = {name: limit for name, limit in over.limits.items() if holding.get(name, 0) > limit}
+            floors.append(AccountLimits(over.account, exceeded, frozenset(exceeded)))
+        return msgspec.structs.replace(self, must_keep=(*self.must_keep, *floors))
 
     def excess_at(self, holdings: Holdings) -> float:
         """Return the excess at the given usage of accounts."""

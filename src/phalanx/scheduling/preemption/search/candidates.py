@@ -13,7 +13,9 @@ from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank, victim_rank
+from phalanx.scheduling.preemption.rules.rule import future_holdings
 from phalanx.scheduling.preemption.rules.self_protection import evict_veto_on
+from phalanx.scheduling.preemption.shortfall import shortfall_of
 from phalanx.scheduling.preemption.victims import VictimBuilder, VictimCandidate, lost_work
 from phalanx.scheduling.session.session import Session
 
@@ -97,10 +99,14 @@ class Candidates:
         )
         candidates = builder.victims_of(records)
         candidates = [victim for victim in candidates if not victim.whole or self._may_go_as_a_whole(victim)]
+        if self._preemptor.surplus:
+            candidates = list(_victims_of_surplus(candidates))
         orders = session.plugin_runtime.plugins("victim_order")
         for victim in candidates:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
             victim.exhausted_budgets = self._exhausted_budgets(victim)
+            if not victim.preempted:
+                victim.shortfall = shortfall_of([victim], future_holdings)
             victim.order_key = (
                 victim.preempted,
                 victim.distance,
@@ -197,6 +203,17 @@ class Candidates:
             if len(rows) == 1:
                 on_row.setdefault(rows.pop(), []).append(victim)
         return [on_row[row] for row in sorted(on_row)]
+
+
+def _victims_of_surplus(candidates: Iterable[VictimCandidate]) -> Iterator[VictimCandidate]:
+    """Yield the candidates that surplus can evict: surplus, and whole gangs and pods on their own whose accounts
+    keep their shares."""
+    for victim in candidates:
+        if victim.dispensable is None:
+            if victim.preempted:
+                continue
+            victim.rules = {charge_path: rule.within_surplus() for charge_path, rule in victim.rules.items()}
+        yield victim
 
 
 class CandidateNodes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
@@ -12,6 +13,7 @@ from phalanx.scheduling.preemption.search.victim_sequence import (
     SearchContext,
     admissible,
     possible_order,
+    smallest_first,
     without_members_of_whole,
 )
 from phalanx.scheduling.preemption.solution import Eviction, EvictionCost, cost_of, victim_cost
@@ -108,7 +110,7 @@ class VictimChoice:
         best: Eviction | None = None
         self._work_limit.begin_finding()
         for order in orders:
-            eviction = self.shrink(order)
+            eviction = self._lower_priorities_first(self.shrink(order), candidates)
             if eviction is not None and (best is None or eviction.cost < best.cost):
                 best = eviction
             if best is not None and (len(candidates) > _CHOICE or not self._work_limit.cheap):
@@ -117,6 +119,40 @@ class VictimChoice:
         if len(candidates) <= _FEW:
             return self._exhaustive(candidates, best)
         return self._improve(best, candidates) if best is not None else None
+
+    def _lower_priorities_first(
+        self, eviction: Eviction | None, candidates: Sequence[VictimCandidate]
+    ) -> Eviction | None:
+        """Replace reclaimed victims by victims of lower priority from the same queue where these make enough room.
+
+        The shortfall of a queue decides between queues, not between the pods of one queue.
+        """
+        while eviction is not None:
+            replaced = self._replaced_by_lower(eviction, candidates)
+            if replaced is None:
+                return eviction
+            eviction = replaced
+        return None
+
+    def _replaced_by_lower(self, eviction: Eviction, candidates: Sequence[VictimCandidate]) -> Eviction | None:
+        highest: dict[tuple[AccountRecord, ...], int] = {}
+        for victim in eviction.victims:
+            if not victim.preempted:
+                accounts = victim.reclaimed_accounts
+                highest[accounts] = max(highest.get(accounts, victim.priority), victim.priority)
+        for accounts, priority in highest.items():
+            lower = [
+                victim
+                for victim in candidates
+                if victim.priority < priority and not victim.preempted and victim.reclaimed_accounts == accounts
+            ]
+            if not lower or not self._work_limit.remains:
+                continue
+            kept = [victim for victim in eviction.victims if victim.reclaimed_accounts != accounts]
+            replaced = self.shrink([*kept, *smallest_first(self._context, lower)])
+            if replaced is not None and replaced.cost.without_shortfall < eviction.cost.without_shortfall:
+                return replaced
+        return None
 
     def nobody_evicted(self) -> Eviction | None:
         """Return the eviction without victims."""
@@ -227,13 +263,21 @@ class VictimChoice:
             tried.add(worst)
             remaining = [victim for victim in best.victims if victim is not worst]
             cheaper = [v for v in candidates[:_CHOICE] if v is not worst and victim_cost(v) <= victim_cost(worst)]
-            eviction = self.shrink([*remaining, *(victim for victim in cheaper if victim not in remaining)])
+            order = [*remaining, *(victim for victim in cheaper if victim not in remaining)]
+            eviction = self._lower_priorities_first(self.shrink(order), candidates)
             if eviction is not None and eviction.cost.decisive < best.cost.decisive:
                 best = eviction
         return best
 
     def _exhaustive(self, candidates: Sequence[VictimCandidate], best: Eviction | None) -> Eviction | None:
-        search = ExhaustiveSearch(self._context, self._removed, self._fits, self._work_limit, self._make_solution)
+        search = ExhaustiveSearch(
+            self._context,
+            self._removed,
+            self._fits,
+            self._work_limit,
+            self._make_solution,
+            lambda eviction: self._lower_priorities_first(eviction, candidates),
+        )
         return search.best_choice(candidates, best)
 
 
@@ -242,7 +286,7 @@ class ExhaustiveSearch:
 
     A candidate is kept if the preemptor fits without all undecided candidates; else, or in a second branch, it is
     evicted. Branches that cost as much as the best eviction so far are cut. Once the `work_limit` is spent, the
-    best eviction so far is returned.
+    best eviction so far is returned. `revise` may replace an eviction of reclaimed victims.
     """
 
     def __init__(
@@ -252,8 +296,10 @@ class ExhaustiveSearch:
         fits: Callable[[], bool],
         work_limit: WorkLimit,
         outcome: MakeSolution,
+        revise: Callable[[Eviction], Eviction | None],
     ) -> None:
         self._context = context
+        self._revise = revise
         self._removed = taken
         self._fits = fits
         self._work_limit = work_limit
@@ -283,7 +329,13 @@ class ExhaustiveSearch:
     def _decide(self, place: int, chosen: list[VictimCandidate]) -> None:
         if place == len(self._victims):
             eviction = self._make_solution(self._removed, chosen)
-            if eviction is not None and (self._best is None or eviction.cost.decisive < self._best.cost.decisive):
+            if eviction is None or not self._is_better(eviction):
+                return
+            if any(not victim.preempted for victim in chosen):
+                self._removed.put_back(chosen)
+                eviction = self._revise(eviction)
+                self._removed.remove(chosen)
+            if eviction is not None and self._is_better(eviction):
                 self._best = eviction
             return
         victim = self._victims[place]
@@ -306,6 +358,9 @@ class ExhaustiveSearch:
         self._work_limit.count_looks(len(extended))
         if possible_order(self._context, extended) is not None:
             self._decide(place + 1, extended)
+
+    def _is_better(self, eviction: Eviction) -> bool:
+        return self._best is None or eviction.cost.decisive < self._best.cost.decisive
 
     def _cost(self, chosen: Sequence[VictimCandidate]) -> EvictionCost:
         limits = EvictionLimits(self._context.session, self._context.log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 
 from phalanx.cluster.accounts import add_amounts
 from phalanx.cluster.classes import ClassRecord
@@ -12,9 +13,9 @@ from phalanx.model.resources import PODS
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext, in_turns, smallest_first
+from phalanx.scheduling.preemption.shortfall import NO_SHORTFALL, shortfall_of
 from phalanx.scheduling.preemption.solution import EvictionCost, cost_of
-from phalanx.scheduling.preemption.victims import DispensableMembers, VictimCandidate
-from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.preemption.victims import DispensableMembers, Removals, VictimCandidate
 
 Amounts = tuple[int, ...]
 
@@ -30,7 +31,7 @@ def victim_orderings(
     First node by node, then victims that block the preemptor by affinity, then the policy's order, then by size;
     where rules protect accounts' shares, also the order that frees the most.
     """
-    per_node = _node_by_node(context.session, preemptor, candidates)
+    per_node = _node_by_node(context, preemptor, candidates)
     if per_node is not None:
         yield per_node
     dependents = AffinityDependents(context.session, preemptor.classes)
@@ -61,10 +62,10 @@ def _largest_first(preemptor: Preemptor, candidates: list[VictimCandidate]) -> l
 
 
 def _node_by_node(
-    session: Session, preemptor: Preemptor, candidates: list[VictimCandidate]
+    context: SearchContext, preemptor: Preemptor, candidates: list[VictimCandidate]
 ) -> list[VictimCandidate] | None:
     """Return an order that begins with the cheapest sufficient victims on each node; None if no victims suffice."""
-    per_node = PerNodeChoice(session, preemptor.classes, candidates)
+    per_node = PerNodeChoice(context, preemptor.classes, candidates)
     for pod_class, count in preemptor.copies:
         if not per_node.make_room_for(pod_class, count):
             return None
@@ -74,13 +75,20 @@ def _node_by_node(
 class PerNodeChoice:
     """Greedy choice of victims for one copy after the other, by the free amounts of nodes; quotas are ignored.
 
-    Victims chosen for earlier copies cost nothing more: a whole gang frees room on many nodes.
+    Victims chosen for earlier copies cost nothing more: a whole gang frees room on many nodes. They count where
+    later victims would take a reclaimee below its deserved share.
     """
 
     def __init__(
-        self, session: Session, classes: Iterable[ClassRecord], candidates: Sequence[VictimCandidate]
+        self, context: SearchContext, classes: Iterable[ClassRecord], candidates: Sequence[VictimCandidate]
     ) -> None:
-        self._session = session
+        session = self._session = context.session
+        # None if no victim is reclaimed from an account that deserves anything.
+        self._reclaimed = (
+            Removals(None, context.holding)
+            if any(rule.deserved for victim in candidates for rule in victim.rules.values())
+            else None
+        )
         columns = sorted({column for pod_class in classes for column in pod_class.columns.tolist()})
         self._columns = columns
         self._victims: dict[int, list[tuple[VictimCandidate, Amounts]]] = {}
@@ -118,14 +126,18 @@ class PerNodeChoice:
             way = self._cheapest_victims(row, amounts)
             if way is not None:
                 best[row] = way
-                heapq.heappush(ways, (_cost(way), row, turns[row]))
+                heapq.heappush(ways, (self._cost(way), row, turns[row]))
 
         for row in self._room:
             if mask[row]:
                 weigh(row)
         while count and ways:
-            _, row, turn = heapq.heappop(ways)
+            cost, row, turn = heapq.heappop(ways)
             if turn != turns[row]:
+                continue
+            if self._reclaimed is not None and self._cost(best[row]) != cost:
+                # Victims on other nodes have increased the shortfall of a reclaimee.
+                weigh(row)
                 continue
             touched = self._remove(best[row])
             self._room[row] = _minus(self._room[row], amounts)
@@ -149,6 +161,8 @@ class PerNodeChoice:
         touched: set[int] = set()
         for victim in way:
             self._chosen[victim] = None
+            if self._reclaimed is not None:
+                self._reclaimed.add(victim)
             if victim.dispensable is not None:
                 self._spent[victim.dispensable] = self._spent.get(victim.dispensable, 0) + len(victim.records)
             absorbed = (
@@ -181,9 +195,25 @@ class PerNodeChoice:
         same_rank = [each for each in remaining if (each[0].preempted, each[0].distance, each[0].priority) <= most]
         same_rank.sort(key=lambda each: (each[0].broken_quorums, -_freed_part(each[1], room, amounts)))
         larger_first = self._sufficient(same_rank, room, amounts)
-        if larger_first is not None and _cost(larger_first) < _cost(way):
-            return larger_first
+        if larger_first is not None and self._cost(larger_first) < self._cost(way):
+            way = larger_first
+        if self._reclaimed is None or not self._cost(way).shortfall:
+            return way
+        # The order is stable: within one reclaimee lower priorities stay first.
+        remaining.sort(key=lambda each: (each[0].preempted, self._shortfall([each[0]])))
+        least_shortfall = self._sufficient(remaining, room, amounts)
+        if least_shortfall is not None and self._cost(least_shortfall) < self._cost(way):
+            return least_shortfall
         return way
+
+    def _cost(self, way: Sequence[VictimCandidate]) -> EvictionCost:
+        """Return the cost of the victims. Only budgets that allow no disruption now count as violated."""
+        cost = cost_of(way, sum(victim.exhausted_budgets for victim in way))
+        return cost if self._reclaimed is None else cost._replace(shortfall=self._shortfall(way))
+
+    def _shortfall(self, way: Sequence[VictimCandidate]) -> Fraction:
+        """Return the shortfall of reclaimees without the victims and those chosen before."""
+        return shortfall_of(way, self._reclaimed.holdings_of) if self._reclaimed is not None else NO_SHORTFALL
 
     def _sufficient(
         self, waiting: Sequence[tuple[VictimCandidate, Amounts]], room: Amounts, amounts: Amounts
@@ -219,11 +249,6 @@ class PerNodeChoice:
 
     def _is_available(self, victim: VictimCandidate) -> bool:
         return victim not in self._chosen and self._whole_gangs.isdisjoint(victim.gangs)
-
-
-def _cost(way: Sequence[VictimCandidate]) -> EvictionCost:
-    """Return the cost of the victims. Only budgets that allow no disruption now count as violated."""
-    return cost_of(way, sum(victim.exhausted_budgets for victim in way))
 
 
 def _freed_part(freed: Amounts, room: Amounts, amounts: Amounts) -> float:

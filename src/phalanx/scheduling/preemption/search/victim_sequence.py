@@ -11,6 +11,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.preemption.rules.drf_preemption import DrfPreemption
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays, EvictionLimits, no_override
+from phalanx.scheduling.preemption.shortfall import shortfall_of
 from phalanx.scheduling.preemption.victims import Removals, VictimCandidate
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.session import Session
@@ -104,7 +105,8 @@ def admissible(context: SearchContext, order: Iterable[VictimCandidate]) -> list
 def in_turns(context: SearchContext, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
     """Return candidates in the policy's order, with the excess of reclaimees recomputed after each removal.
 
-    Of reclaimees at equal distance the one with the largest excess is next.
+    The reclaimee with the smallest resulting shortfall is next; of reclaimees at equal distance, the one with the
+    largest excess.
     """
     reclaimees: dict[object, list[VictimCandidate]] = {}
     for victim in candidates:
@@ -118,9 +120,11 @@ def in_turns(context: SearchContext, candidates: list[VictimCandidate]) -> list[
     def sort_key(waiting: list[VictimCandidate]) -> tuple[object, ...]:
         first = waiting[-1]
         excess = min(rule.excess_at(removals.holdings_of) for rule in first.rules.values())
-        return (first.preempted, first.distance, -excess, *first.order_key[3:])
+        shortfall = shortfall_of([first], removals.holdings_of)
+        return (first.preempted, shortfall, first.distance, -excess, *first.order_key[3:])
 
-    # The excess of a reclaimee only shrinks: the head of the heap is next if its place has not changed.
+    # The excess of a reclaimee only shrinks and its shortfall only grows: the head of the heap is next if its place
+    # has not changed.
     heap = []
     for number, waiting in enumerate(reclaimees.values()):
         waiting.reverse()

@@ -1,1 +1,1 @@
-"""Runtime of pods: container lifecycles, images, processes (real or simulated) and logs."""
+"""Runtime of pods on simulated nodes: container lifecycles, images, processes (real or simulated) and logs."""

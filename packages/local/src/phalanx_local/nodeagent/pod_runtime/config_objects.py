@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets of a container, as variables and as files."""
+"""ConfigMaps and Secrets of a container, as environment variables and as files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Read = Callable[[str, str, str], Awaitable[bytes | None]]
 
 
 class MissingObjectError(Exception):
-    """Missing object, or missing key of an object: the container waits until a user creates it."""
+    """Missing ConfigMap or Secret, or a missing key: the container waits until a user creates it."""
 
 
 class _Object(msgspec.Struct, rename="camel"):
@@ -35,7 +35,8 @@ class ConfigObjects:
 
     @classmethod
     async def read(cls, read: Read, pod: V1Pod, container: V1Container) -> ConfigObjects:
-        """Read all referenced objects. Raise MissingObjectError, and the errors of `read`."""
+        """Read all ConfigMaps and Secrets that a container references. Raise MissingObjectError, and the errors of
+        `read`."""
         contents: dict[tuple[str, str], Content] = {}
         for plural, name, optional in sorted(set(_references(pod, container))):
             raw = await read(plural, pod.metadata.namespace, name)
@@ -48,9 +49,8 @@ class ConfigObjects:
         return cls(contents)
 
     def value(self, plural: str, reference: V1KeyRef) -> str | None:
-        """Return the value of a key; None for an absent optional key. Raise MissingObjectError for other absent
-        keys.
-        """
+        """Return the value of a ConfigMap's or Secret's key; None for an absent optional key. Raise
+        MissingObjectError for other absent keys."""
         content = self._contents.get((plural, reference.name), {})
         if reference.key in content:
             return content[reference.key].decode("utf-8", "replace")
@@ -59,7 +59,7 @@ class ConfigObjects:
         raise MissingObjectError(f"couldn't find key {reference.key} in {plural[:-1]} {reference.name}")
 
     def check(self, container: V1Container) -> None:
-        """Raise MissingObjectError if a variable references an absent key."""
+        """Raise MissingObjectError if an environment variable of the container references an absent key."""
         for variable in container.env or ():
             if variable.value_from is not None:
                 for plural, reference in (
@@ -70,7 +70,7 @@ class ConfigObjects:
                         self.value(plural, reference)
 
     def variables(self, container: V1Container) -> dict[str, str]:
-        """Return the variables of `envFrom`."""
+        """Return the environment variables of a container's `envFrom`."""
         variables: dict[str, str] = {}
         for source in container.env_from or ():
             for plural, reference in ((CONFIG_MAP, source.config_map_ref), (SECRET, source.secret_ref)):
@@ -80,7 +80,8 @@ class ConfigObjects:
         return variables
 
     def write(self, volume: V1Volume, place: Path) -> None:
-        """Write the files of a volume into `place`; the process reads them there instead of in a mount."""
+        """Write the files of a ConfigMap or Secret volume into `place`; the process reads them there instead of in
+        a mount."""
         if volume.config_map is not None:
             source, items = (CONFIG_MAP, volume.config_map.name), volume.config_map.items
         elif volume.secret is not None:
@@ -102,7 +103,7 @@ NO_OBJECTS = ConfigObjects({})
 
 
 def _references(pod: V1Pod, container: V1Container) -> Iterator[tuple[str, str, bool]]:
-    """Yield (plural, name, optional) of each reference."""
+    """Yield (plural, name, optional) of each ConfigMap or Secret that a container references."""
     for volume in pod.spec.volumes or ():
         if volume.config_map is not None:
             yield CONFIG_MAP, volume.config_map.name, bool(volume.config_map.optional)
@@ -119,7 +120,7 @@ def _references(pod: V1Pod, container: V1Container) -> Iterator[tuple[str, str, 
 
 
 def _content(raw: bytes, plural: str) -> Content:
-    """Return the content of an object. Raise MissingObjectError if it cannot be decoded."""
+    """Decode the data of a ConfigMap or Secret. Raise MissingObjectError if it cannot be decoded."""
     try:
         obj = msgspec.json.decode(raw, type=_Object)
         if plural == SECRET:

@@ -30,7 +30,7 @@ class ContainerKind(enum.Enum):
 class RestartBackoff(msgspec.Struct, frozen=True):
     """Back-off of container restarts in seconds: `initial`, doubled by each failure, at most `limit`.
 
-    The values of a kubelet are 10 s and 300 s; these are shorter because they serve tests and demos.
+    A kubelet waits 10 s to 300 s; these values are shorter because they serve tests and demos.
     """
 
     initial: float = 1.0
@@ -41,7 +41,7 @@ class RestartBackoff(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """End of one run of a container; times are Unix seconds, `started` is None if the container never ran."""
+    """End of one container process; times are Unix seconds, `started` is None if the process never ran."""
 
     exit_code: int
     finished: float
@@ -105,7 +105,7 @@ class ContainerRun:
         return self.waiting and self.refusal is None and (self.retry_at is None or self.retry_at <= now)
 
     def fail_pull(self, now: float) -> None:
-        """Record that the image cannot be pulled; a moment later this is a back-off."""
+        """Record that the image cannot be pulled: ErrImagePull, and ImagePullBackOff after a moment."""
         self.refusal = (_PULL_FAILED, f'failed to pull image "{self.spec.image}": not found')
         self.retry_at = now + _PULL_PAUSE
 
@@ -119,7 +119,7 @@ class ContainerRun:
         self.refusal, self.retry_at = ("ImagePullBackOff", message), None
 
     def launch(self) -> None:
-        """Record the start request; `run` or `end` follows."""
+        """Record that the runtime was requested to start the container; `run` or `end` follows."""
         if self.last is not None:
             self.restarts += 1
         self.launching = True
@@ -130,7 +130,7 @@ class ContainerRun:
         self.started = now
 
     def end(self, ended: Ended, backoff: RestartBackoff, *, may_restart: bool = True) -> None:
-        """End the run: for good, or until the back-off has passed."""
+        """Record the end of the container's process: final, or until the restart back-off has passed."""
         self.launching = False
         self.started = None
         if not (may_restart and self.restarts_after(ended.exit_code)):
@@ -144,7 +144,7 @@ class ContainerRun:
         self._failures += 1
 
     def cancel_restart(self) -> None:
-        """Turn the last end into the final one, because the pod has ended: the container does not restart."""
+        """Make the container's last end final because the pod has ended: the container does not restart."""
         if self.waiting and self.last is not None:
             self.ended, self.last, self.retry_at = self.last, None, None
 
@@ -152,7 +152,7 @@ class ContainerRun:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
 
     def resume(self, status: V1ContainerStatus, backoff: RestartBackoff) -> None:
-        """Restore the state from the status that an earlier agent reported."""
+        """Restore the container's state from the status that an earlier agent reported."""
         self.restarts = status.restart_count
         self._failures = status.restart_count
         state = status.state or V1ContainerState()
@@ -170,9 +170,8 @@ class ContainerRun:
 
 
 def policy_of(spec: V1Container, kind: ContainerKind, pod_policy: str) -> str:
-    """Return the restart policy of one container (its own has precedence; an init container never restarts after
-    exit 0).
-    """
+    """Return the restart policy of one container: its own, else the pod's; an init container never restarts after
+    exit 0."""
     if kind is ContainerKind.SIDECAR:
         return "Always"
     if kind is ContainerKind.INIT:

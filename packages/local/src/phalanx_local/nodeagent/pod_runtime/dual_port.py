@@ -1,6 +1,6 @@
-"""One loopback port for HTTP and HTTPS: a real API server uses TLS to kubelets, the embedded one does not.
+"""One loopback port for HTTP and HTTPS: a real API server calls kubelets over TLS, the embedded one over HTTP.
 
-The first byte decides: a TLS handshake starts with 0x16, an HTTP request never does.
+The first byte selects the protocol: a TLS handshake starts with 0x16, an HTTP request never does.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DualPort:
             connection.close()
 
     async def _secure_context(self) -> ssl.SSLContext:
-        """Return a TLS context with a self-made certificate; API servers verify it only if configured to."""
+        """Return a TLS context with a self-made certificate; API servers verify it only if configured to do so."""
         if self._context is None:
             from phalanx_local.authentication.certificates import Authority
 

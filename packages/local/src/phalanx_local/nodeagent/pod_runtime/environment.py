@@ -17,11 +17,11 @@ _KEYED = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\
 
 
 class ContainerConfigError(ValueError):
-    """Setting of a container that local processes cannot have; the text names the variable."""
+    """Environment setting of a container that local processes do not support; the text names the variable."""
 
 
 class PodFacts:
-    """Facts of a pod that the downward API exposes besides the pod object."""
+    """Addresses and node of a pod that the downward API exposes besides the pod object."""
 
     def __init__(self, pod: V1Pod, pod_ip: str, host_ip: str, allocatable: Mapping[str, int]) -> None:
         self.pod = pod
@@ -33,11 +33,11 @@ class PodFacts:
 def build_environment(
     facts: PodFacts, container: V1Container, extra: Mapping[str, str], objects: ConfigObjects = NO_OBJECTS
 ) -> dict[str, str]:
-    """Return the declared variables, on top of `extra` and of `envFrom`; each can reference the variables before
-    it.
+    """Return the environment variables of a container on top of `extra` and of `envFrom`; each can reference the
+    variables before it.
 
-    Raises ContainerConfigError for an unsupported source or a field unknown to the downward API,
-    MissingObjectError for a key that a user can still create.
+    Raises ContainerConfigError for an unsupported source or a field unknown to the downward API, MissingObjectError
+    for a missing key that a user can still create.
     """
     environment = {**extra, **objects.variables(container)}
     for variable in container.env or ():
@@ -60,7 +60,8 @@ def build_environment(
 
 
 def command_line(container: V1Container, environment: Mapping[str, str]) -> list[str]:
-    """Return command and args with $(NAME) replaced. Raise ContainerConfigError if there is no command.
+    """Return the container's command and args with $(NAME) replaced. Raise ContainerConfigError if there is no
+    command.
 
     Images are never pulled, so their entry point is unknown.
     """
@@ -73,7 +74,8 @@ def command_line(container: V1Container, environment: Mapping[str, str]) -> list
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """Replace $(NAME) by its value and $$ by a dollar; unknown names stay. Source: core/v1 Container."""
+    """Replace $(NAME) in `text` by the variable's value and $$ by a dollar; unknown names stay. Source: core/v1
+    Container."""
 
     def replace(match: re.Match[str]) -> str:
         if match["name"] is None:

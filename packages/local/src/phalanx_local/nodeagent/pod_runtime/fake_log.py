@@ -1,4 +1,4 @@
-"""Log of a simulated container."""
+"""Logs of simulated containers."""
 
 from __future__ import annotations
 

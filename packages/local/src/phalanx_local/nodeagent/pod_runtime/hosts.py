@@ -1,4 +1,5 @@
-"""Addresses of pods: a file like /etc/hosts per namespace, for processes without a cluster DNS."""
+"""Names and addresses of running pods: a file like /etc/hosts per namespace, for processes without a cluster
+DNS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Images whose pull fails, by option; no image is really pulled, so all other images are present."""
+"""Container images whose pull fails, by command-line option; no image is really pulled, so all other images are
+present."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import msgspec
 
 
 class Images(msgspec.Struct, frozen=True):
-    """Images by name; `absent` contains patterns of missing images, such as `registry.invalid/*`."""
+    """Known images by name; `absent` contains patterns of images whose pull fails, such as `registry.invalid/*`."""
 
     absent: tuple[str, ...] = ()
 

@@ -42,9 +42,8 @@ class StartContainer(msgspec.Struct, frozen=True):
 
 
 class StopContainer(msgspec.Struct, frozen=True):
-    """Request to stop a container with SIGTERM, and with SIGKILL `grace` seconds later. A repetition can shorten
-    the grace.
-    """
+    """Command to stop a container with SIGTERM, and with SIGKILL `grace` seconds later. A repetition can shorten
+    the grace."""
 
     container: str
     grace: float
@@ -61,7 +60,7 @@ class PodStage(enum.Enum):
 
 
 class StopCause(enum.Enum):
-    """Reason why a pod stops."""
+    """Reason why a pod stops: deletion, deadline, drain of its node, ..."""
 
     COMPLETED = "completed"  # the main containers have ended
     DELETED = "deleted"
@@ -71,10 +70,10 @@ class StopCause(enum.Enum):
 
 
 class PodLifecycle:
-    """One pod that its node has admitted or rejected.
+    """Lifecycle of one pod that its node has admitted or rejected.
 
-    `defaults` are the options behind the pod's script; None for a pod with real containers. Times are Unix
-    seconds. Raises ScriptError for an invalid annotation of a pod that has not started.
+    `defaults` are the options behind the pod's script; None for a pod with real containers. Times are Unix seconds.
+    Raises ScriptError for an invalid annotation of a pod that has not started.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class PodLifecycle:
 
     @classmethod
     def rejected(cls, pod: V1Pod, now: float, rejection: Rejection) -> PodLifecycle:
-        """Return the lifecycle of a pod that its node rejects: Failed at once, with the reason."""
+        """Return the lifecycle of a pod that its node rejects: the pod is Failed at once, with the reason."""
         life = cls(pod, now, defaults=None, backoff=RestartBackoff(), pod_ip="")
         life.rejection = rejection
         life.stage = PodStage.DONE
@@ -165,7 +164,7 @@ class PodLifecycle:
 
     @property
     def initialized(self) -> bool:
-        """Whether every init container has succeeded and every sidecar has started."""
+        """Whether every init container of the pod has succeeded and every sidecar has started."""
         return all(r.ever_started if r.kind is ContainerKind.SIDECAR else _succeeded(r) for r in self.inits)
 
     @property
@@ -174,9 +173,8 @@ class PodLifecycle:
 
     @property
     def phase(self) -> str:
-        """Phase by the kubelet's rule: Pending until all main containers have started once; ended pods by exit
-        codes.
-        """
+        """Phase of the pod by the kubelet's rule: Pending until all main containers have started once; ended pods
+        by exit codes."""
         if self.stage is PodStage.DONE:
             return self._final_phase()
         if not self.initialized or not all(run.ever_started for run in self.mains):
@@ -188,7 +186,8 @@ class PodLifecycle:
         return not any(run.ever_started for run in self.runs)
 
     def observe(self, pod: V1Pod, now: float) -> bool:
-        """Apply the newest state of the pod from the API: its spec counts, its status is the agent's own.
+        """Update the lifecycle to the newest version of the pod in the API; only its metadata and spec count, as
+        the agent writes the status.
 
         Return True if the spec has other resources than before and the caller must call `resize`.
         """
@@ -211,24 +210,24 @@ class PodLifecycle:
 
     @property
     def stated_resources(self) -> dict[str, V1ResourceRequirements]:
-        """Resources of the spec of each container."""
+        """Resources that the spec states, by container name."""
         return _resources_of(self.pod)
 
     def resize(self, refusal: Rejection | None) -> None:
-        """Record the node's decision about the new resources of the spec: granted, or Deferred or Infeasible."""
+        """Record the result of an in-place resize: granted (None), or the refusal Deferred or Infeasible."""
         if refusal is None:
             self.granted = self.stated_resources
         self.resize_pending = refusal
         self.revision += 1
 
     def mark_held(self) -> bool:
-        """Record that the pod waits for its claims. Return False if this was recorded before."""
+        """Record that the pod waits for its ResourceClaims. Return False if this was recorded before."""
         first, self._hold_recorded = not self._hold_recorded, True
         self.revision += first
         return first
 
     def drain(self, now: float) -> None:
-        """Stop the pod because its node retires; the status shows that the pod did not fail."""
+        """Stop the pod because its node is drained or removed; the status shows that the pod did not fail."""
         if self.stage is not PodStage.DONE:
             self._stop(StopCause.DRAINED, _grace(self.pod), now)
 
@@ -254,14 +253,15 @@ class PodLifecycle:
             self._end(run, exit_code, now, reason, message)
 
     def step(self, now: float) -> list[Command]:
-        """Execute all due transitions. Return the commands for the runtime (none for a simulated pod)."""
+        """Execute all due transitions of the pod. Return the commands for the runtime (none for a simulated
+        pod)."""
         commands: list[Command] = []
         while self._advance(now, commands):
             pass
         return [] if self.pretends else commands
 
     def wake_at(self) -> float | None:
-        """Return the time at which `step` is due even without new facts; None for never."""
+        """Return the time at which `step` is due even without new reports; None for never."""
         moments: list[float] = []
         if self.stage is PodStage.STARTING and not self.held:
             moments.append(self._ready_at)
@@ -335,7 +335,8 @@ class PodLifecycle:
         return bool(due)
 
     def _back_off(self, now: float) -> bool:
-        """Turn failed pulls into back-offs; the status does not change after that."""
+        """Set containers with failed image pulls to ImagePullBackOff when due; the status does not change after
+        that."""
         due = [run for run in self.runs if run.must_back_off(now)]
         for run in due:
             run.back_off()
@@ -453,7 +454,7 @@ def _succeeded(run: ContainerRun) -> bool:
 
 
 def _grace(pod: V1Pod) -> float:
-    """Return the grace period of the pod in seconds: from its deletion, else from its spec."""
+    """Return the pod's grace period in seconds: from its deletion request, else from its spec."""
     for grace in (pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds):
         if grace is not None:
             return float(max(0, grace))

@@ -28,21 +28,22 @@ _UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
 
 
 class LogError(Exception):
-    """Missing log; the text is the reason."""
+    """Error for a missing log; the text is the reason."""
 
 
 class LogSource(Protocol):
     """Source of the logs of a pod's containers."""
 
     def log(self, pod: V1Pod, container: str, *, previous: bool) -> bytes | Path:
-        """Return the whole text, or the file that contains it. Raise LogError if the log is missing."""
+        """Return a container's log as bytes, or the file that contains the log. Raise LogError if the log is
+        missing."""
 
     def growing(self, pod: V1Pod, container: str) -> bool:
-        """Return whether the log can still grow."""
+        """Return whether the log of the container can still grow."""
 
 
 class LogServer:
-    """HTTP server on a free loopback `port` (from `start` on); serves logs after `connect`."""
+    """HTTP server for container logs on a free loopback `port` (from `start` on); serves logs after `connect`."""
 
     def __init__(self, access: LogAccess) -> None:
         self._access = access
@@ -137,7 +138,7 @@ async def _chunks(
 
 
 def tail_offset(text: bytes, lines: int | None) -> int:
-    """Return the offset of the last `lines` lines."""
+    """Return the byte offset of the last `lines` lines of a log."""
     if lines is None:
         return 0
     if lines == 0:
@@ -151,7 +152,7 @@ def tail_offset(text: bytes, lines: int | None) -> int:
 
 
 def file_tail_offset(path: Path, lines: int | None) -> int:
-    """Return the offset of the last `lines` lines of a file; read its end in blocks, one at a time."""
+    """Return the byte offset of the last `lines` lines of a file; read its end in blocks, one at a time."""
     if lines is None:
         return 0
     end = size = path.stat().st_size

@@ -1,4 +1,5 @@
-"""Small process that outlives the agent: when the agent dies, it kills the processes that the agent started.
+"""Guard process that outlives the node agent: when the agent dies, the guard kills the processes that the agent
+started.
 
 It reads `+GROUP` and `-GROUP` (process group ids) line by line from standard input. The input ends when the agent
 ends, for any reason; then the guard kills the remaining groups. It runs as a script, so it imports no module of

@@ -50,7 +50,7 @@ _START_ERROR = 128  # exit code of container runtimes for a command that cannot 
 
 
 class _Running:
-    """One container, from its start command to the end of its process."""
+    """Local process of one container, from its start command to the end of the process."""
 
     def __init__(self) -> None:
         self.group: int | None = None
@@ -65,7 +65,8 @@ class _Running:
             signal_group(group, signal.SIGTERM)
 
     def stop(self, grace: float) -> None:
-        """Send SIGTERM now and SIGKILL after `grace` seconds; a second call can only shorten the grace."""
+        """Send SIGTERM to the process now and SIGKILL after `grace` seconds; a second call can only shorten the
+        grace."""
         loop = asyncio.get_running_loop()
         if self.group is not None and not self.stopping and grace > 0:
             signal_group(self.group, signal.SIGTERM)
@@ -134,7 +135,7 @@ class LocalProcesses:
         )
 
     async def close(self) -> None:
-        """End every process without a report: the next agent resumes the pods from their status."""
+        """End every container process without a report: the next agent resumes the pods from their status."""
         self._closing = True
         for running in self._running.values():
             running.stop(_LAST_GRACE)
@@ -197,7 +198,7 @@ class LocalProcesses:
     async def _start(
         self, life: PodLifecycle, command: StartContainer, running: _Running
     ) -> asyncio.subprocess.Process | None:
-        """Return the process; None if it did not start, which was reported."""
+        """Start the process of a container. Return None if it did not start, after a report of the failure."""
         key, pod = (life.uid, command.container), life.pod
         spec = next(run.spec for run in life.runs if run.name == command.container)
         objects = await self._objects(pod, spec, running)
@@ -223,9 +224,8 @@ class LocalProcesses:
         return process
 
     async def _objects(self, pod: V1Pod, spec: V1Container, running: _Running) -> ConfigObjects:
-        """Return the objects that the container reads; like a kubelet, wait until they exist or the container is
-        stopped.
-        """
+        """Return the ConfigMaps and Secrets that a container reads; like a kubelet, wait until they exist or the
+        container is stopped."""
         logged = ""
         while not running.stopping:
             try:
@@ -291,7 +291,7 @@ class LocalProcesses:
 
 
 def _open_private(path: Path) -> BinaryIO:
-    """Open a log for appending; only its owner can read it, also if it existed with another mode."""
+    """Open a log file for appending; only its owner can read it, also if it existed with another mode."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "ab")

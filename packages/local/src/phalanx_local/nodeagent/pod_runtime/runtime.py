@@ -1,4 +1,4 @@
-"""Interfaces between the agent and a runtime for real containers."""
+"""Interfaces between the node agent and a runtime for real containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle
 
 
 class Reports(Protocol):
-    """Receiver of a runtime's reports about containers."""
+    """Receiver of a runtime's reports about the starts and ends of containers."""
 
     def started(self, uid: str, container: str) -> None: ...
 
@@ -18,7 +18,7 @@ class Reports(Protocol):
 
 
 class Runtime(Protocol):
-    """Runtime that executes commands. No method blocks; results are reported."""
+    """Runtime that executes commands for containers. No method blocks; results are reported."""
 
     async def open(self) -> None:
         """Prepare the runtime; called once, before all other methods."""
@@ -26,10 +26,10 @@ class Runtime(Protocol):
     def command(self, life: PodLifecycle, command: Command) -> None: ...
 
     def ended(self, life: PodLifecycle) -> None:
-        """Handle the final end of all containers of the pod."""
+        """Release the resources of a pod whose containers have all ended for good."""
 
     def forget(self, life: PodLifecycle) -> None:
-        """Stop the containers of a pod that was deleted, or whose node was, without reports."""
+        """Stop the containers of a pod, without reports, because the pod or its node was deleted."""
 
     async def close(self) -> None:
-        """Stop all containers."""
+        """Stop all containers of this runtime."""

@@ -18,7 +18,7 @@ MAX_SECONDS = 1e9
 
 
 class ScriptError(ValueError):
-    """Invalid annotation; the text names it."""
+    """Invalid annotation of a simulated pod; the text names the annotation."""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -35,10 +35,10 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class ScriptDefaults(msgspec.Struct, frozen=True):
-    """Options of the agent that apply without annotations.
+    """Durations from the agent's command line for simulated pods without annotations.
 
-    `run` applies only to pods that are expected to end (restartPolicy Never or OnFailure): a service with a
-    default run time would only restart in a loop.
+    `run` applies only to pods that are expected to end (restartPolicy Never or OnFailure): a service with a default
+    run time would only restart in a loop.
     """
 
     start: float = 0.0
@@ -47,7 +47,8 @@ class ScriptDefaults(msgspec.Struct, frozen=True):
 
 
 def read_script(annotations: dict[str, str] | None, restart_policy: str, defaults: ScriptDefaults) -> Script:
-    """Return the script of one pod. Raise ScriptError for an annotation that is no number or out of range."""
+    """Return the script of a simulated pod from its annotations. Raise ScriptError for an annotation that is no
+    number or out of range."""
     notes = annotations or {}
     run = defaults.run if restart_policy in ("Never", "OnFailure") else None
     return Script(

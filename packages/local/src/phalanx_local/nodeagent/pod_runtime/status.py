@@ -48,7 +48,8 @@ def _status(life: PodLifecycle, now: float, host_ip: str) -> dict[str, Any]:
 
 
 def _scheduled(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
-    """Return PodScheduled for a pod created with nodeName: it has no binding that sets the condition."""
+    """Return the condition PodScheduled for a pod created with nodeName: such a pod has no binding that sets the
+    condition."""
     if any(c.type == "PodScheduled" and c.status == "True" for c in life.pod.status.conditions or ()):
         return []
     return [_condition(life, now, "PodScheduled", True, "", "")]

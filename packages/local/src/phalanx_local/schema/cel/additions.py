@@ -199,7 +199,7 @@ def _semvers() -> Table:
 
 
 def additions() -> Table:
-    """Return all functions of this module."""
+    """Return the CEL functions of this module: quantities, formats, semantic versions and pattern searches."""
     table: Table = {}
     for part in (_searches(), _quantities(), _formats(), _semvers()):
         for name, overloads in part.items():

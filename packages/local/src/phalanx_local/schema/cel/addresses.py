@@ -1,4 +1,4 @@
-"""URLs, IP addresses and CIDRs, parsed like in Go."""
+"""CEL functions on URLs, IP addresses and CIDRs, which are parsed like in Go."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _is_global(address: Any) -> bool:
 
 
 def addresses() -> Table:
-    """Return the functions on URLs, IP addresses and CIDRs."""
+    """Return the CEL functions on URLs, IP addresses and CIDRs."""
     return {
         "url": [Overload(("string",), URL, _url)],
         "isURL": [Overload(("string",), BOOL, parses(_url))],

@@ -1,4 +1,4 @@
-"""Authorizer library for expressions of admission policies.
+"""CEL authorizer library for expressions of admission policies.
 
 https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-authorizer-library
 """
@@ -39,7 +39,7 @@ def _with(field: str) -> Overload:
 
 
 def authorizing() -> Table:
-    """Return the functions on the authorizer, its checks and its decisions."""
+    """Return the CEL functions on the authorizer, its checks and its decisions."""
     return {
         "group": [member((AUTHORIZER.kind, "string"), CHECK, _group)],
         "path": [member((AUTHORIZER.kind, "string"), CHECK, _path)],

@@ -1,4 +1,4 @@
-"""Compiler from a syntax tree to a Python function, with type checks.
+"""Compiler from the syntax tree of a CEL expression to a Python function, with type checks.
 
 A compiled expression is a closure over an environment (a dict of variables). Static types catch mistakes when a
 definition is created; for operands of type ``dyn`` the overload is selected at run time.
@@ -46,7 +46,7 @@ TYPE_NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CelProgram:
-    """Compiled expression: result type, variables that it reads, and the types of the nodes of its tree."""
+    """Compiled CEL expression: result type, variables that it reads, and the types of the nodes of its tree."""
 
     run: Run
     type: Type
@@ -57,7 +57,7 @@ class CelProgram:
 
 
 def compile_text(source: str, scope: Scope) -> CelProgram:
-    """Parse and check an expression; raise CompileError with the mistake and its position."""
+    """Compile a CEL expression; raise CompileError with the mistake and its position."""
     tree = parse(source)
     notes = Notes()
     try:
@@ -68,7 +68,7 @@ def compile_text(source: str, scope: Scope) -> CelProgram:
 
 
 def compile_node(node: Node, scope: Scope, notes: Notes) -> tuple[Run, Type]:
-    """Return the function and the static type of a tree."""
+    """Return the function and the static type of a syntax tree node."""
     result = _compiled(node, scope, notes)
     notes.kinds[id(node)] = result[1]
     return result
@@ -108,7 +108,7 @@ def _ident(node: Ident, scope: Scope, notes: Notes) -> tuple[Run, Type]:
 
 
 def dotted(node: Node) -> str:
-    """Return the dotted name of a chain of selections, or ""."""
+    """Return the dotted name of a chain of field selections such as `a.b.c`; "" for other nodes."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.optional:
@@ -249,14 +249,14 @@ _MIXED: Final = "@mixed"
 
 
 def _offered(kind: Type, node: Node) -> Type:
-    """Return the type of an optional entry's value."""
+    """Return the type of the value in an optional entry of a list or map literal."""
     if kind.kind not in ("optional_type", "dyn"):
         raise CompileError(f"expected type 'optional_type({kind})' but found '{kind}'", node.position)
     return kind.item or DYN
 
 
 def _side_by_side(known: Type | None, kind: Type, node: Node, scope: Scope) -> Type:
-    """Return the common type of the entries of a list or map literal."""
+    """Return the common type of the entries of a list or map literal. Raise CompileError if the types differ."""
     if known is None:
         return kind
     if not alike(known, kind) and _MIXED not in scope:
@@ -322,7 +322,7 @@ _TRIED: Final = ("duration", "timestamp")
 
 
 def check_constant(name: str, args: list[Node], overload: Overload) -> None:
-    """Raise CompileError for a constant that is no valid duration, timestamp or pattern."""
+    """Raise CompileError for a constant argument that is no valid duration, timestamp or pattern."""
     constant = args[0] if args and isinstance(args[0], Literal) else None
     if constant is None:
         return

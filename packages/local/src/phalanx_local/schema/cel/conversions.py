@@ -16,7 +16,7 @@ Convert = Callable[[Any], Any]
 
 
 def converter(kind: Type) -> Convert | None:
-    """Return the conversion from a JSON value to a value of the type; None if none is necessary.
+    """Return the conversion from a JSON value to a CEL value of the type; None if none is necessary.
 
     Objects are not converted: their fields are converted when they are read.
     """

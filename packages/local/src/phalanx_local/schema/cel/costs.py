@@ -1,9 +1,9 @@
-"""Maximum cost of an expression, estimated from its text and the bounds in a schema.
+"""Maximum cost of a CEL expression, estimated from its text and the bounds in a schema.
 
-The API server rejects rules whose estimate is too high, so this estimate must be equal to its estimate. Costs are
-the published ones (1 for reading a name, 0.1 per character of a string that is walked, ...). Unbounded values are
-bounded by the size of a request, and every step of a comprehension counts. Sizes and costs are ranges; sums stop
-at 2**64 - 1.
+The API server rejects validation rules whose estimate is too high, so this estimate must be equal to its estimate.
+Costs are the published ones (1 for reading a name, 0.1 per character of a string that is read, ...). Unbounded
+values are bounded by the size of a request, and every step of a comprehension counts. Sizes and costs are ranges;
+sums stop at 2**64 - 1.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ Path = tuple[str, ...]
 
 
 def estimated_cost(program: CelProgram, declared: Type) -> int:
-    """Return the maximum cost of one evaluation with ``self`` and ``oldSelf`` of the declared type."""
+    """Return the maximum cost of one evaluation of a CEL expression whose ``self`` and ``oldSelf`` have the
+    schema's type."""
     return _Coster(program.kinds, declared).cost(program.tree).high
 
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """Sizes of the keys and values of a list or map."""
+    """Range of the sizes of a list's or map's keys and values."""
 
     key: Range
     value: Range
@@ -42,7 +43,7 @@ class _Entries:
 
 @dataclass(slots=True)
 class _Local:
-    """Variable of a comprehension."""
+    """Variable that a CEL comprehension declares, with the sizes of its values."""
 
     path: Path
     size: Range | None = None
@@ -72,7 +73,7 @@ class _Coster:
         return self.paths.get(id(node), ())
 
     def bound(self, path: Path) -> Range | None:
-        """Return the size bound of the schema at a path."""
+        """Return the range of sizes that the schema allows at a path."""
         if not path:
             return None
         current: Type = self.declared
@@ -93,7 +94,7 @@ class _Coster:
         return Range(0, current.max_elements)
 
     def size(self, node: Node) -> Range | None:
-        """Return the number of characters, items or entries of a value; None if unknown."""
+        """Return the range of a value's size: its characters, items or entries; None if unknown."""
         known = self.sizes.get(id(node))
         if known is not None:
             return known
@@ -126,7 +127,7 @@ class _Coster:
         return known
 
     def item_size(self, node: Node) -> Range:
-        """Return the size of a list's items."""
+        """Return the range of the sizes of a list's items."""
         path = self.path(node)
         return (self.bound((*path, "@items")) if path else None) or UNKNOWN
 
@@ -237,7 +238,7 @@ class _Coster:
             self.entries[id(node)] = both
 
     def _bound_to(self, name: str, local: _Local, body: Node) -> Range:
-        """Return the cost of an expression with a local variable `name`."""
+        """Return the cost of an expression in which `name` is a local variable."""
         before = self.locals.get(name)
         self.locals[name] = local
         total = self.cost(body)
@@ -273,7 +274,8 @@ class _Coster:
         return total + ONE + mapped + sort
 
     def _comprehension(self, node: CallExpr) -> Range:
-        """Return the cost of a macro as its loop: initial value, condition and step per item, and result."""
+        """Return the cost of a comprehension macro as its loop: initial value, condition and step per item, and
+        result."""
         assert node.target is not None
         total = self.cost(node.target)
         count = COMPREHENSIONS[(node.name, len(node.args))]
@@ -345,7 +347,7 @@ class _Coster:
     def _overload(
         self, name: str, over: Overload, node: CallExpr, target: Node | None, operands: list[Node]
     ) -> tuple[Range, Range | None]:
-        """Return the cost of one overload beyond its operands, and the size of its result."""
+        """Return the cost of a function overload without the cost of its operands, and the size of its result."""
         sizes = [self.sized(operand) for operand in operands]
         first = over.wanted[0].partition("(")[0] if over.wanted else ""
         if name == "_+_" and first in ("string", "bytes", "list"):
@@ -395,7 +397,8 @@ class _Coster:
         return total * WALK, total
 
     def _listed(self, name: str, operands: list[Node], sizes: list[Range]) -> tuple[Range, Range]:
-        """Return cost and size of functions that return a list; some compare all items with each other."""
+        """Return cost and size of a function that returns a list; some functions compare all items with each
+        other."""
         size, factor = sizes[0], 1.0
         if name == "lists.range":
             size = fixed(_number(operands, 0, LIMIT))
@@ -412,7 +415,7 @@ class _Coster:
 
 
 def _number(operands: list[Node], place: int, default: int) -> int:
-    """Return a constant operand; the default if it is absent or no constant."""
+    """Return the value of a constant integer operand; the default if the operand is absent or no constant."""
     operand = operands[place] if place < len(operands) else None
     if isinstance(operand, Literal) and isinstance(operand.value, int):
         return operand.value % 2**64

@@ -1,10 +1,10 @@
-"""Errors of expressions at compile time and at run time."""
+"""Errors of CEL expressions at compile time and at run time."""
 
 from __future__ import annotations
 
 
 class CompileError(ValueError):
-    """Text that is no valid expression; the message shows the position, like cel-go."""
+    """Error in a text that is no valid CEL expression; the message shows the position, like cel-go."""
 
     def __init__(self, message: str, position: int = 0) -> None:
         super().__init__(message)
@@ -12,7 +12,7 @@ class CompileError(ValueError):
         self.position = position
 
     def shown(self, source: str) -> str:
-        """Return the message with line, column and a pointer into the source."""
+        """Format the error with line, column and a pointer into the source."""
         before = source[: self.position]
         line = before.count("\n") + 1
         start = before.rfind("\n") + 1
@@ -22,16 +22,16 @@ class CompileError(ValueError):
 
 
 class InstantiationError(CompileError):
-    """Constant of an expression that cannot be prepared for evaluation."""
+    """Error for a constant of a CEL expression that cannot be prepared for evaluation."""
 
     def shown(self, source: str) -> str:
-        """Return the message without a position."""
+        """Format the error without a position."""
         return self.message
 
 
 class EvalError(Exception):
-    """Expression without a value for its inputs (no such key, division by zero, ...)."""
+    """Error of a CEL expression that has no value for its inputs (no such key, division by zero, ...)."""
 
 
 class BudgetError(Exception):
-    """Evaluation with more steps than a rule is allowed."""
+    """Error of a CEL evaluation that needs more steps than a rule is allowed."""

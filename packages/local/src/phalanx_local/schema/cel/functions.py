@@ -1,4 +1,4 @@
-"""Standard functions and operators, and the selection of overloads."""
+"""Standard functions and operators of CEL, and the selection of overloads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Result = Type | Callable[[tuple[Type, ...]], Type]
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One overload of a function: operand types (see `types.matched`), result type, implementation.
+    """One overload of a CEL function: operand types (see `types.matched`), result type, implementation.
 
     ``receiver``: the first operand is the target before the dot.
     """
@@ -55,21 +55,21 @@ class Overload:
     receiver: bool = False
 
     def accepts(self, kinds: Sequence[Type]) -> bool:
-        """Return whether operands of these static types can match."""
+        """Return whether operands of these static types can match the overload."""
         bound: dict[str, Type] = {}
         return len(kinds) == len(self.wanted) and all(
             matched(wanted, kind, bound) for kind, wanted in zip(kinds, self.wanted, strict=True)
         )
 
     def takes(self, kinds: Sequence[str]) -> bool:
-        """Return whether operands of these runtime kinds match."""
+        """Return whether operands of these runtime types match the overload."""
         return all(
             wanted in ("any", "T", kind) or kind in wanted.partition("(")[0].split("|")
             for kind, wanted in zip(kinds, self.wanted, strict=True)
         )
 
     def result_of(self, kinds: tuple[Type, ...]) -> Type:
-        """Return the static type of the result."""
+        """Return the static type of the overload's result for operands of these types."""
         return self.result if isinstance(self.result, Type) else self.result(kinds)
 
 
@@ -77,12 +77,12 @@ Table = dict[str, list[Overload]]
 
 
 def member(wanted: tuple[str, ...], result: Result, run: Callable[..., Any]) -> Overload:
-    """Return the overload of a member function, which is called on its first operand."""
+    """Return the overload of a CEL member function, which is called on its first operand: `target.name(args)`."""
     return Overload(wanted, result, run, receiver=True)
 
 
 def parses(parser: Callable[..., Any]) -> Callable[..., bool]:
-    """Return a function that returns whether a parser accepts its arguments."""
+    """Return a function that returns whether `parser` accepts its arguments without EvalError."""
 
     def check(*args: Any) -> bool:
         try:
@@ -113,7 +113,7 @@ def _divide(left: int, right: int) -> int:
 
 
 def _whole(left: int, right: int) -> int:
-    """Return the quotient, truncated toward zero."""
+    """Return the integer quotient, truncated toward zero as in CEL."""
     quotient = abs(left) // abs(right)
     return -quotient if (left < 0) != (right < 0) else quotient
 
@@ -219,7 +219,7 @@ def to_text(value: Any) -> str:
 
 
 def searched(pattern: str) -> Pattern:
-    """Compile a pattern for a search; raise EvalError if it is invalid."""
+    """Compile a regular expression for a search; raise EvalError if it is invalid."""
     try:
         return compile_pattern(pattern)
     except PatternError as error:
@@ -282,7 +282,7 @@ def _times() -> dict[str, list[Overload]]:
 
 
 def standard() -> Table:
-    """Return the standard functions and operators by name, as a new table for the libraries to extend."""
+    """Return the standard CEL functions and operators by name, as a new table for the libraries to extend."""
     sizes = [Overload((kind,), INT, len) for kind in ("string", "bytes", "list", "map")]
     table: dict[str, list[Overload]] = {
         "size": [*sizes, *(Overload(over.wanted, INT, len, True) for over in sizes)],

@@ -1,4 +1,4 @@
-"""Extension libraries of Kubernetes 1.36: strings (version 2), lists, sets, optionals."""
+"""CEL extension libraries of Kubernetes 1.36: strings (version 2), lists, sets, optionals."""
 
 from __future__ import annotations
 
@@ -325,7 +325,8 @@ def _optionals() -> Table:
 
 
 def libraries() -> Table:
-    """Return the functions of the libraries by name; the names of functions in a namespace contain a dot."""
+    """Return the functions of the CEL extension libraries by name; names of functions in a namespace contain a
+    dot."""
     table: Table = {}
     for part in (_strings(), _lists(), _optionals()):
         for name, overloads in part.items():

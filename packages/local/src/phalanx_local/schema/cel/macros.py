@@ -1,4 +1,4 @@
-"""Macros: has, comprehensions over lists and maps, optional chaining and sorting."""
+"""CEL macros: has, comprehensions over lists and maps, optional chaining and sorting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS: Final = "@steps"
 
 
 def expand(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type] | None:
-    """Return the compiled macro; None if the call is no macro."""
+    """Compile a call of a CEL macro; return None if the call is no macro."""
     if node.target is None:
         if node.name == "has":
             return _has(node, scope, notes, compile_node)
@@ -144,7 +144,7 @@ def _comprehension(node: CallExpr, scope: Scope, notes: Notes, compile_node: Com
     bodies = [compile_node(arg, inner, notes) for arg in node.args[len(variables) :]]
 
     def rounds(env: Env) -> Iterator[Env]:
-        """Yield the environment of each step in order (for maps: in key order)."""
+        """Yield the environment of each step of the comprehension in order (for maps: in key order)."""
         items = holder(env)
         steps = env.get(STEPS)
         if isinstance(items, list):
@@ -185,7 +185,7 @@ def _predicate(node: CallExpr, body: tuple[Run, Type]) -> Run:
 
 
 def _quantifier(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
-    """Compile all and exists: a deciding element has precedence over elements without a value."""
+    """Compile the macros all and exists: a deciding element has precedence over elements without a value."""
     test = _predicate(node, bodies[0])
     decisive = node.name == "exists"
 

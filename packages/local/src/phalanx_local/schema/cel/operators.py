@@ -1,4 +1,4 @@
-"""Operators with their own evaluation rules: logic, equality, membership, type()."""
+"""CEL operators with their own evaluation rules: logic, equality, membership, type()."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from phalanx_local.schema.cel.values import FULL_NAMES, NONE, Option, TypeName, 
 
 
 def no_overload(name: str, kinds: tuple[Type, ...], position: int) -> CompileError:
-    """Return the error for operands that match no overload of an operator or function."""
+    """Return the CompileError for operands that match no overload of a CEL operator or function."""
     shown = ", ".join(map(str, kinds))
     return CompileError(f"found no matching overload for '{name}' applied to '({shown})'", position)
 
 
 def key_of(kind: Type) -> Type:
-    """Return the key type of a list or map."""
+    """Return the type of the keys of a list (int) or map."""
     return INT if kind.kind == "list" else Type(kind.key_kind)
 
 
 def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
-    """Return the JSON name and the type of a field; raise CompileError if the type has no such field."""
+    """Return the JSON name and the type of an object's field; raise CompileError if the type has no such field."""
     if kind.kind == "object":
         if field not in kind.fields:
             raise CompileError(f"undefined field '{field}'", position)
@@ -47,7 +47,7 @@ def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
 
 
 def lookup(holder: Any, key: Any) -> Option:
-    """Return the entry of a list or map as an option; raise EvalError if the value has no entries."""
+    """Return the entry of a list or map as a CEL optional; raise EvalError if the value has no entries."""
     if isinstance(holder, list):
         if isinstance(key, float) and key.is_integer():
             key = int(key)
@@ -79,7 +79,7 @@ def equality(node: CallExpr, runs: list[Run], kinds: tuple[Type, ...]) -> Run:
 
 
 def _same_items(left: Any, right: Any) -> bool:
-    """Return whether two sets or map lists are equal in any order."""
+    """Return whether two sets or map lists have equal items in any order."""
     if not isinstance(left, list) or not isinstance(right, list) or len(left) != len(right):
         return equal(left, right)
     unmatched = list(right)
@@ -94,7 +94,8 @@ def _same_items(left: Any, right: Any) -> bool:
 
 
 def merge(runs: list[Run], kind: Type) -> Run:
-    """Compile ``+`` on sets and map lists: right items replace left items with the same identity."""
+    """Compile ``+`` on sets and map lists: items of the right operand replace items of the left one with the same
+    key."""
     left, right = runs
 
     def identity(item: Any) -> Any:
@@ -124,7 +125,7 @@ def _truth(value: Any) -> bool:
 
 
 def _both_sides(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
-    """Compile ``&&`` and ``||``: one side can decide even if the other side fails."""
+    """Compile ``&&`` and ``||``: one operand can decide even if the other one fails."""
     left, left_kind = compile_node(node.args[0], scope, notes)
     right, right_kind = compile_node(node.args[1], scope, notes)
     if any(kind.kind not in ("bool", "dyn") for kind in (left_kind, right_kind)):

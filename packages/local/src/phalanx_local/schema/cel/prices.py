@@ -1,4 +1,4 @@
-"""Costs of loops and functions."""
+"""Costs of CEL comprehensions and functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED_LIMIT: Final = 64
 
 
 def compared(sizes: list[Range]) -> Range:
-    """Return the cost of a comparison: it ends with the shorter value."""
+    """Return the cost of comparing two values, which ends at the end of the shorter one."""
     shorter = min(sizes[0].high, sizes[1].high)
     return Range(int(shorter > 0), shorter) * WALK
 
@@ -29,7 +29,8 @@ Loop = Callable[[list[Range]], tuple[Range, Range, Range]]
 
 
 def _quantified(condition: int) -> Loop:
-    """Return the loop of all and exists: the condition tests for a decision, the step evaluates the predicate."""
+    """Return the loop cost of the macros all and exists: the condition tests for a decision, the step evaluates the
+    predicate."""
     return lambda costs: (ZERO, fixed(condition) + Range(1, (ONE + costs[0]).high), ONE)
 
 
@@ -38,7 +39,8 @@ def _one(costs: list[Range]) -> tuple[Range, Range, Range]:
 
 
 def _collected(start: Range, append_cost: Range) -> Loop:
-    """Return the loop of map and similar macros: a step appends a list of one item, unless a filter skips it."""
+    """Return the loop cost of map and similar macros: a step appends a list of one item, unless a filter skips
+    it."""
 
     def loop(costs: list[Range]) -> tuple[Range, Range, Range]:
         step = append_cost + costs[-1]
@@ -68,7 +70,8 @@ Rule = Callable[[list[Range], Overload], tuple[Range, Range | None]]
 
 
 def _walked(operand: int, factor: float = WALK, *, result: bool = False) -> Rule:
-    """Return a rule that walks one operand; ``result``: the function returns a value of that size."""
+    """Return a cost rule for a function that reads one whole operand; ``result``: the function returns a value of
+    that size."""
     return lambda sizes, over: (sizes[operand] * factor, sizes[operand] if result else None)
 
 

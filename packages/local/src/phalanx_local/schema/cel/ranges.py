@@ -1,4 +1,4 @@
-"""Ranges of sizes and costs; arithmetic saturates at the largest 64-bit number."""
+"""Ranges of CEL sizes and costs; arithmetic saturates at the largest 64-bit number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIMIT: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Range from ``low`` to ``high``, both included."""
+    """Range of sizes or costs from ``low`` to ``high``, both included."""
 
     low: int
     high: int
@@ -20,7 +20,7 @@ class Range:
         return Range(min(self.low + other.low, LIMIT), min(self.high + other.high, LIMIT))
 
     def __mul__(self, other: Range | float) -> Range:
-        """Return the product; for a plain number each end is rounded up."""
+        """Return the product of two ranges; for a plain number each end is rounded up."""
         if isinstance(other, Range):
             return Range(min(self.low * other.low, LIMIT), min(self.high * other.high, LIMIT))
         return Range(_scaled(self.low, other), _scaled(self.high, other))
@@ -37,7 +37,7 @@ def _scaled(number: int, factor: float) -> int:
 
 
 def fixed(number: int) -> Range:
-    """Return the range of one number."""
+    """Return the range that contains one number."""
     return Range(number, number)
 
 

@@ -16,7 +16,7 @@ from phalanx_local.schema.cel.values import UInt
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Constant."""
+    """Constant in a CEL expression."""
 
     position: int
     value: Any
@@ -24,7 +24,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """Identifier."""
+    """Identifier in a CEL expression."""
 
     position: int
     name: str
@@ -32,7 +32,7 @@ class Ident:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """``operand.field``, or ``operand.?field``."""
+    """Field selection ``operand.field``, or ``operand.?field``."""
 
     position: int
     operand: Node
@@ -42,7 +42,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """``operand[key]``, or ``operand[?key]``."""
+    """Index expression ``operand[key]``, or ``operand[?key]``."""
 
     position: int
     operand: Node
@@ -52,7 +52,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class CallExpr:
-    """``name(args)``, or ``target.name(args)``."""
+    """Function call ``name(args)``, or member call ``target.name(args)``."""
 
     position: int
     name: str
@@ -62,7 +62,7 @@ class CallExpr:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """``[a, ?b]``: (optional, item) pairs."""
+    """List literal ``[a, ?b]``, as (optional, item) pairs."""
 
     position: int
     items: tuple[tuple[bool, Node], ...]
@@ -70,7 +70,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """``{k: v, ?k: v}``: (optional, key, value) triples."""
+    """Map literal ``{k: v, ?k: v}``, as (optional, key, value) triples."""
 
     position: int
     entries: tuple[tuple[bool, Node, Node], ...]
@@ -135,7 +135,7 @@ class _Token:
 
 
 def parse(source: str) -> Node:
-    """Parse an expression; raise CompileError if the text is invalid."""
+    """Parse a CEL expression to its syntax tree; raise CompileError if the text is invalid."""
     return _Parser(source).whole()
 
 
@@ -343,7 +343,7 @@ class _Parser:
 
 
 def _balanced(name: str, terms: list[Node], marks: list[int]) -> Node:
-    """Return a chain of ``&&`` or ``||`` as a balanced tree; the grouping does not change the result."""
+    """Return a chain of ``&&`` or ``||`` operands as a balanced tree; the grouping does not change the result."""
     if len(terms) == 1:
         return terms[0]
     middle = len(terms) // 2

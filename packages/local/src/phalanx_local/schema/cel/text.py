@@ -1,4 +1,4 @@
-"""``"%s of %d".format([a, b])``: evaluation, and checks of constant templates at compile time."""
+"""CEL function ``"%s of %d".format([a, b])``: evaluation, and checks of constant templates at compile time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ _RULES: Final[dict[str, tuple[frozenset[str], str]]] = {
 
 
 def format_text(template: str, args: list[Any]) -> str:
-    """Fill in the clauses (s d f e b x X o) of a template; raise EvalError if they do not fit the arguments."""
+    """Replace the clauses (%s %d %f %e %b %x %X %o) of a template by its arguments; raise EvalError if they do not
+    fit."""
     parts: list[str] = []
     for literal, letter, digits, place in _clauses(template, len(args)):
         parts.append(literal)
@@ -70,9 +71,8 @@ def format_text(template: str, args: list[Any]) -> str:
 
 
 def check_format(template: str, kinds: Sequence[str]) -> tuple[str, int]:
-    """Return the error of a constant template for these kinds, and the index of the argument (-1: all); "" if
-    none.
-    """
+    """Return the error of a constant format template for arguments of these types, and the argument's index (-1:
+    all); "" if none."""
     place = -1
     try:
         for _, letter, _, place in _clauses(template, len(kinds)):
@@ -87,7 +87,8 @@ def check_format(template: str, kinds: Sequence[str]) -> tuple[str, int]:
 
 
 def _clauses(template: str, count: int) -> Iterator[tuple[str, str, int, int]]:
-    """Yield each clause: text before it, letter, digits, index of its argument; at last the remaining text."""
+    """Yield each clause of a format template: text before it, letter, digits, index of its argument; at last the
+    remaining text."""
     at, place, literal = 0, 0, ""
     while at < len(template):
         mark = template.find("%", at)
@@ -176,7 +177,7 @@ _PRINTERS: Final[dict[str, Callable[[Any, int], str]]] = {
 
 
 def shown(value: Any) -> str:
-    """Format a value like ``%s``; raise EvalError for values without a text form."""
+    """Format a CEL value like the clause ``%s``; raise EvalError for values without a text form."""
     kind = kind_of(value)
     if kind == "list":
         return "[" + ", ".join(map(_inner, value)) + "]"
@@ -202,7 +203,7 @@ def shown(value: Any) -> str:
 
 
 def _inner(value: Any) -> str:
-    """Format a value inside a list or map as an expression."""
+    """Format a CEL value inside a list or map as an expression."""
     kind = kind_of(value)
     if kind == "string":
         return quoted(value)

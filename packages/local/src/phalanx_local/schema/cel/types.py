@@ -1,4 +1,4 @@
-"""Static types of expressions, and types that a schema declares."""
+"""Static types of CEL expressions, and types that a schema declares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx_local.schema.nodes import ANYTHING, SchemaNode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """Type: its kind (as in `values.kind_of`, or ``dyn``, ``object``) and its parts.
+    """Static CEL type: its kind (as in `values.kind_of`, or ``dyn``, ``object``) and its parts.
 
     ``item`` is the element type of a list, optional or map; ``fields`` are the fields of an object by CEL name,
     with their JSON name. ``convert`` names the conversion from a JSON value (timestamp, date, duration, bytes,
@@ -47,7 +47,7 @@ Scope = dict[str, Type]
 
 @dataclass(slots=True)
 class Notes:
-    """Results of a compilation: the variables that an expression reads, and the types of its nodes by id."""
+    """Results of compiling a CEL expression: the variables that it reads, and the types of its nodes by id."""
 
     names: set[str] = field(default_factory=set)
     kinds: dict[int, Type] = field(default_factory=dict)
@@ -114,17 +114,17 @@ _SCALARS: Final = {
 
 
 def optional_of(item: Type) -> Type:
-    """Return the type of an optional value."""
+    """Return the CEL type of an optional value."""
     return Type("optional_type", item)
 
 
 def list_of(item: Type) -> Type:
-    """Return the type of a list."""
+    """Return the CEL type of a list."""
     return Type("list", item)
 
 
 def assignable(actual: Type, wanted: Type) -> bool:
-    """Return whether a value of type `actual` is valid for type `wanted`."""
+    """Return whether a CEL value of type `actual` is valid for type `wanted`."""
     if "dyn" in (actual.kind, wanted.kind):
         return True
     if "null_type" in (actual.kind, wanted.kind):
@@ -145,17 +145,17 @@ def assignable(actual: Type, wanted: Type) -> bool:
 
 
 def alike(left: Type, right: Type) -> bool:
-    """Return whether two types can be mixed in a list or map literal."""
+    """Return whether values of two CEL types can be mixed in a list or map literal."""
     if left is FREE or right is FREE:
         return True
     return left.kind == right.kind and (left.kind == "null_type" or assignable(left, right))
 
 
 def matched(wanted: str, actual: Type, bound: dict[str, Type]) -> bool:
-    """Return whether a type matches an operand type of a function.
+    """Return whether a type matches an operand type of a CEL function.
 
-    Forms of `wanted`: ``any``; kinds (``int|uint``); kinds with their elements (``list(string)``); ``T``, the
-    same type in all operands.
+    Forms of `wanted`: ``any``; kinds (``int|uint``); kinds with their elements (``list(string)``); ``T``, the same
+    type in all operands.
     """
     if wanted == "any" or actual.kind == "dyn":
         return True
@@ -168,7 +168,7 @@ def matched(wanted: str, actual: Type, bound: dict[str, Type]) -> bool:
 
 
 def joined(left: Type, right: Type) -> Type:
-    """Return the type of an expression that has one of two types."""
+    """Return the type of a CEL expression whose value has one of two types."""
     if left is FREE or right is FREE:
         return right if left is FREE else left
     if "null_type" in (left.kind, right.kind):
@@ -182,7 +182,7 @@ def joined(left: Type, right: Type) -> Type:
 
 
 def declared(node: SchemaNode, *, root: bool = False) -> Type | None:
-    """Return the type of the values of a schema; None if rules cannot access them.
+    """Return the CEL type of the values of a schema; None if validation rules cannot access these values.
 
     The root of a resource (also of an embedded one) always has ``apiVersion``, ``kind``, ``metadata.name`` and
     ``metadata.generateName``.
@@ -249,7 +249,8 @@ def _declared_text(node: SchemaNode) -> Type:
 
 
 def _declares_meta(node: SchemaNode) -> bool:
-    """Return whether a schema declares all implicit fields itself; then its other fields are visible too."""
+    """Return whether a schema declares all implicit metadata fields itself; then rules can access its other fields
+    too."""
     meta = node.properties.get("metadata")
     wanted = [node.properties.get("kind"), node.properties.get("apiVersion")]
     if meta is None or meta.type != "object":
@@ -264,7 +265,7 @@ _WORDS: Final = syntax.RESERVED | {"true", "false", "null", "in"}
 
 
 def escaped(name: str) -> str:
-    """Return the name of a property in expressions; "" if it cannot be written."""
+    """Return the name of a property in CEL expressions; "" if it cannot be written."""
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
         return ""
     if name in _WORDS:

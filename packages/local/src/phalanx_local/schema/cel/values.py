@@ -1,4 +1,4 @@
-"""Runtime values beyond JSON, and equality and order of values.
+"""Runtime values of CEL beyond JSON, and equality and order of values.
 
 JSON values are used directly: int, float (double), bool, str, bytes, None, list, dict.
 """
@@ -21,21 +21,22 @@ NANO: Final = 10**9
 
 
 class UInt(int):
-    """Unsigned 64-bit integer."""
+    """CEL value of type uint: an unsigned 64-bit integer."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """Duration in nanoseconds."""
+    """CEL value of type duration, in nanoseconds."""
 
     nano: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Time in nanoseconds since the epoch; ``offset`` (minutes east of UTC) is that of its text."""
+    """CEL value of type timestamp, in nanoseconds since the epoch; ``offset`` (minutes east of UTC) is that of its
+    text."""
 
     nano: int
     offset: int = field(default=0, compare=False)
@@ -52,7 +53,7 @@ ZERO_TIME: Final = Timestamp(-62135596800 * NANO)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Optional value."""
+    """CEL value of type optional: a value or none."""
 
     present: bool
     value: Any = None
@@ -63,21 +64,21 @@ NONE: Final = Option(False)
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """Type as a value: result of ``type(x)``, and value of the identifiers ``int``, ``string`` and so on."""
+    """CEL type as a value: result of ``type(x)``, and value of the identifiers ``int``, ``string`` and so on."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StringFormat:
-    """Named string format (``format.dns1123Label()``)."""
+    """Named string format in CEL (``format.dns1123Label()``)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Semver:
-    """Semantic version; ``pre`` contains the identifiers of the pre-release."""
+    """Semantic version as a CEL value; ``pre`` contains the identifiers of the pre-release."""
 
     major: int
     minor: int
@@ -86,14 +87,14 @@ class Semver:
     build: str = ""
 
     def key(self) -> tuple[Any, ...]:
-        """Return the sort key of versions (build metadata is ignored)."""
+        """Return the sort key of a semantic version (build metadata is ignored)."""
         parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre)
         return (self.major, self.minor, self.patch, not self.pre, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Query to the authorizer: about a resource, or with ``path`` about a non-resource URL."""
+    """Authorization check in CEL: about a resource, or with ``path`` about a non-resource URL."""
 
     decide: Callable[[Check, str], tuple[bool, str]]
     account: tuple[str, str] | None = None
@@ -107,7 +108,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Authorizer for the user of a request, or for a service account (namespace, name)."""
+    """CEL value `authorizer` for the user of a request, or for a service account (namespace, name)."""
 
     decide: Callable[[Check, str], tuple[bool, str]]
     account: tuple[str, str] | None = None
@@ -115,14 +116,14 @@ class Authorizer:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Decision of the authorizer."""
+    """CEL value with the decision of an authorization check."""
 
     allowed: bool
     reason: str
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type."""
+    """Return the name of a CEL value's type."""
     kind = _KINDS.get(type(value))
     if kind is None:
         for known, name in _KINDS.items():
@@ -176,14 +177,14 @@ _ORDERED: Final = frozenset(("bool", "string", "bytes", "duration", "timestamp")
 
 
 def _same_precision(left: Any, right: Any) -> tuple[Any, Any]:
-    """Convert an integer and a double to doubles: CEL does not compare them exactly as Python does."""
+    """Convert an integer and a double to doubles, because CEL does not compare them exactly as Python does."""
     if isinstance(left, float) is isinstance(right, float):
         return left, right
     return float(left), float(right)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Return whether values are equal in CEL: numbers across types, other values only within one kind."""
+    """Return whether two values are equal in CEL: numbers across types, other values only within one type."""
     kind, other_kind = kind_of(left), kind_of(right)
     if kind in _NUMERIC and other_kind in _NUMERIC:
         left, right = _same_precision(left, right)
@@ -202,7 +203,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Return whether a value is less than another; raise EvalError if they are not comparable."""
+    """Return whether a CEL value is less than another; raise EvalError if they are not comparable."""
     kind, other_kind = kind_of(left), kind_of(right)
     if kind in _NUMERIC and other_kind in _NUMERIC:
         left, right = _same_precision(left, right)

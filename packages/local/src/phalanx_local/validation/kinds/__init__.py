@@ -1,4 +1,4 @@
-"""The built-in kinds: their fields, as compact tables, one file per API group and version.
+"""Built-in kinds: their fields, as compact tables, one file per API group and version.
 
 A line (indented lines continue it) is a type name, marked ``*`` when it is a kind, and its fields as
 ``name:type``. A ``!`` after the name: present in an empty object. Types:
@@ -75,6 +75,9 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "storage.k8s.io": ("storage.v1",),
 }
 
+# Versions that a later release is planned to serve, with the served version of the same shape (KEP-4671).
+_PLANNED = {("scheduling.k8s.io", "v1"): "v1beta1"}
+
 _LIST = re.compile(r"\[(?P<element>.+)\](?P<keys>\{[^}]*\})?(?P<merge>~\w*)?")
 
 
@@ -85,6 +88,8 @@ def kind_type(group: str, kind: str, version: str = "") -> FieldType | None:
     The default version is the preferred version that serves the kind.
     """
     catalogue = _catalogue()
+    if (group, version) in _PLANNED and kind not in kinds_of(group, version):
+        version = _PLANNED[group, version]
     for stem in GROUPS.get(group, ()):
         if version and stem.rpartition(".")[2] != version:
             continue
@@ -103,12 +108,13 @@ def kinds_of(group: str, version: str) -> tuple[str, ...]:
 
 @cache
 def struct_type(stem: str, name: str) -> FieldType:
-    """Return a named type of a table, for example ``("core.v1", "PodSpec")``; raise KeyError if it is unknown."""
+    """Return a type by the name of its file and its name, for example ``("core.v1", "PodSpec")``; raise KeyError if
+    it is unknown."""
     return _catalogue().struct(stem, name)
 
 
 class _Catalogue:
-    """Catalogue that reads tables and builds types at first use; each type is built once and shared."""
+    """Catalogue that reads the files of types and builds types at first use; each type is built once and shared."""
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, tuple[bool, list[str]]]] = {}

@@ -1,0 +1,142 @@
+"""A start stays reserved only while its unit could start: whatever else refuses the unit frees the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from phalanx.model.account import AccountKey, AccountState, Tree
+from phalanx.model.gang import Problem
+from phalanx.model.pod import PodClass
+from phalanx.model.run_time import RunTime
+from phalanx.model.selectors import HostPort
+from phalanx.scheduling.reservations.stored import decode, encode
+
+from .features import starts
+from .scenario import Scenario
+from .test_reserve import busy, node_of, plan_of, start_of, waiting
+
+pytestmark = pytest.mark.feature("start-reservations")
+
+POLICY = """
+actions: "enqueue, allocate, reserve, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: capacity}, {name: binpack}]}]
+configurations: [{name: reserve, arguments: {startDelaySeconds: 0, forecastSeconds: 0}}]
+"""
+
+
+def promised_gang(members: int = 1) -> Scenario:
+    """Return a cluster in which gang `g` has a promised start at 100 on the whole of the only node."""
+    world = Scenario(POLICY).queue("q", capability={"cpu": 4}).queue("default").node("n1", cpu=4)
+    busy(world, "r1", "n1", 100, cpu=3)
+    world.gang("g", members, created=1001, queue="q", uid="u")
+    for number in range(members):
+        waiting(world, f"p{number + 1}", 0, gang="g", queue="q", cpu=4 // members)
+    world.settle()
+    assert start_of(world, "g") == 100
+    world.now += 1
+    world.pod("s1", cpu=1).settle()
+    assert not node_of(world, "s1")
+    return world
+
+
+def _blocked(world: Scenario) -> None:
+    world.gang("g", 1, problem=Problem.of("InvalidPodGroup", "minMember is no number", "correct it"))
+
+
+OBSTACLES: dict[str, tuple[Callable[[Scenario], object], str]] = {
+    "a raised minimum": (lambda world: world.gang("g", 3), "NotEnoughMembers"),
+    "a deleted member": (lambda world: world.gone("p2"), "NotEnoughMembers"),
+    "a gated member": (lambda world: world.becomes("p2", gated=True), "NotEnoughMembers"),
+    "a deleted PodGroup": (lambda world: world.no_gang("g"), ""),
+    "an unreadable minimum": (_blocked, "InvalidPodGroup"),
+    "an unreadable member": (lambda world: world.becomes("p2", problem="odd"), "UnreadablePod"),
+    "a withdrawn admission": (
+        lambda world: world.gang("g", 2, admission=True, admitted=False),
+        "AwaitingAdmission",
+    ),
+    "a closed queue": (lambda world: world.queue("q", state=AccountState.CLOSED), "QueueClosed"),
+    "a deleted queue": (lambda world: world.no_account(AccountKey(Tree.QUEUE, "q")), "QueueNotFound"),
+    "a lowered quota": (lambda world: world.queue("q", capability={"cpu": 3}), ""),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_promise_ends_with_an_obstacle_and_frees_the_node(obstacle: str) -> None:
+    world = promised_gang(2)
+    change, code = OBSTACLES[obstacle]
+    change(world)
+    world.settle()
+    assert start_of(world, "g") is None
+    assert node_of(world, "s1") == "n1"
+    world.now = 1150
+    world.gone("r1").settle()
+    assert start_of(world, "g") is None
+    if "PodGroup" not in obstacle:
+        message = world.why("g").message
+        assert "it starts no later" not in message.lower()
+        assert "was lost at 1970-01-01T00:16:41Z: " in message
+        assert code in message
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_restart_restores_no_promise_with_an_obstacle(obstacle: str) -> None:
+    world = promised_gang(2)
+    told = encode(starts(world.scheduler).promised()[1])
+    OBSTACLES[obstacle][0](world)
+    again = Scenario(POLICY)
+    again.now = 1150
+    for event in world.events:
+        again.state.apply(event)
+    again.gone("r1")
+    starts(again.scheduler).load(decode(told)[0])
+    again.settle()
+    assert start_of(again, "g") is None
+    assert node_of(again, "s1") == "n1"
+
+
+def test_unit_gets_another_start_once_the_obstacle_is_gone() -> None:
+    world = promised_gang(2)
+    world.gang("g", 3).settle()
+    assert start_of(world, "g") is None
+    world.gang("g", 2).settle()
+    assert start_of(world, "g") is None, "s1 has no end, and its node has no room beside it"
+    world.gone("s1").pod("s2", cpu=1, queue="q").settle()
+    assert start_of(world, "g") == 100
+    assert not node_of(world, "s2")
+    assert len(plan_of(world).all()[0].slips) == 1
+
+
+def test_turn_that_fails_at_the_promised_time_frees_the_node_at_once() -> None:
+    """Ports, volumes and spread are checked only at the start."""
+    world = Scenario(POLICY).node("n1", cpu=4)
+    busy(world, "r1", "n1", 100, cpu=3)
+    ports = PodClass(run_limit=50, host_ports=(HostPort(80),))
+    world.pod("other", node="n1", pod_class=PodClass(host_ports=(HostPort(80),)), cpu=0)
+    world.pod("head", pod_class=ports, cpu=4).settle()
+    assert start_of(world, "head") == 100
+    world.pod("s1", cpu=1).settle()
+    assert not node_of(world, "s1")
+    world.now = 1100
+    world.gone("r1")
+    world.scheduler.activate_due(world.now)
+    world.settle()
+    assert node_of(world, "s1") == "n1"
+    assert start_of(world, "head") is None
+    assert "NotPlaceable" in world.why_pod("head").message
+    world.now += 1
+    world.gone("other", "s1").settle()
+    assert node_of(world, "head") == "n1"
+
+
+def test_limit_of_a_running_pod_gives_a_waiting_unit_a_start_in_the_next_cycle() -> None:
+    world = Scenario(POLICY).node("n1", cpu=4).pod("r1", node="n1", cpu=3)
+    waiting(world, "p1", 50, cpu=4).settle()
+    assert "No start is known" in world.why_pod("p1").message
+    world.now += 10
+    world.becomes("r1", run_time=RunTime(600), grace=0, started=1000, bound=1000)
+    assert not world.scheduler.idle
+    world.settle()
+    assert start_of(world, "p1") == 600
+    assert "It starts no later than" in world.why_pod("p1").message

@@ -1,0 +1,1 @@
+"""Bugs that the soak must find: `python -m tests.soak --mutations`."""

@@ -1,0 +1,109 @@
+"""Comparison with the next scheduler process: it has the API objects and the stored promises, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
+from phalanx.model.pod import MemberState, Pod
+from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.scheduler import Scheduler
+
+from ..scheduling.features import starts
+from .cluster import SoakCluster
+from .records import StoredRecords
+
+_MOST_CYCLES = 20
+
+
+def differences(cluster: SoakCluster) -> str:
+    """Return what the next process would decide or forget, "" for nothing.
+
+    All writes of the present process have arrived: bindings, nominations, evictions and admissions.
+    """
+    state, scheduler = next_process(cluster)
+    # A binding that arrives is a change: from then on its pod can be a victim, and its run time begins.
+    arriving = any(record.state is MemberState.ASSUMED for record in cluster.state.pods.values())
+    decided: list[str] = []
+    for _ in range(_MOST_CYCLES):
+        if scheduler.idle:
+            break
+        plan = scheduler.cycle(cluster.clock)
+        decided += [f"binds {bind.name} to {bind.node}" for bind in plan.binds]
+        if plan.evictions and arriving:
+            return ""
+        decided += [f"evicts {evict.name} ({evict.reason})" for evict in plan.evictions]
+        decided += [f"admits {admit.gang.name}" for admit in plan.admissions]
+    if decided:
+        return f"the next process {decided[0]} although nothing has changed"
+    return _lost_nomination(cluster, state) or ("" if arriving else _lost_promise(cluster, scheduler))
+
+
+def next_process(cluster: SoakCluster) -> tuple[ClusterState, Scheduler]:
+    """Return a process that has observed the API objects and has loaded the stored promises."""
+    state = ClusterState()
+    # Plugins belong to one scheduler.
+    scheduler = Scheduler(state, load_policy(cluster.policy_text), refresh_verdicts=False)
+    for event in _api_objects(cluster):
+        state.apply(event)
+    state.pods.load_nominations()
+    StoredRecords.of(cluster.scheduler, cluster.state).load(scheduler, state)
+    scheduler.activate_due(cluster.clock)
+    return state, scheduler
+
+
+def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
+    events = []
+    for about, event in zip(cluster.known, cluster.events, strict=True):
+        if isinstance(event, PodUpdated) and event.pod.uid in cluster.state.pods:
+            event = PodUpdated(_written(cluster, cluster.state.pods[event.pod.uid]))
+        elif isinstance(event, GangUpdated) and about.startswith("gang "):
+            gang = cluster.state.gangs.get(event.gang.key)
+            if gang is not None and gang.admitted:
+                event = GangUpdated(msgspec.structs.replace(event.gang, admitted=True))
+        events.append(event)
+    return events
+
+
+def _written(cluster: SoakCluster, record: PodRecord) -> Pod:
+    """Return a pod as the API has it once all writes about it have arrived."""
+    pod = record.pod
+    if pod.placeholder:
+        leader_runs = record.gang is not None and record.gang.active > 0
+        return msgspec.structs.replace(pod, nominated_node=record.nominated_node if leader_runs else "")
+    if record.state is MemberState.ASSUMED:
+        taken = record.allocated.get(SHARED_DEVICES)
+        cards = tuple(hold.card for share in taken.shares for hold in share) if isinstance(taken, Given) else ()
+        node = record.assumed_node
+        return msgspec.structs.replace(
+            pod, node=node, mark=record.mark, cards=cards, nominated_node="", bound=cluster.now
+        )
+    if record.evicting and not pod.terminating:
+        return msgspec.structs.replace(pod, terminating=True, condemned="phalanx", leaves=cluster.now + pod.grace)
+    if record.state is MemberState.PENDING:
+        return msgspec.structs.replace(pod, nominated_node=record.nominated_node)
+    return pod
+
+
+def _lost_nomination(cluster: SoakCluster, state: ClusterState) -> str:
+    for uid, record in cluster.state.pods.items():
+        if record.nomination is not None and not record.pod.placeholder and state.pods[uid].nomination is None:
+            return f"the next process holds no room for {uid}"
+    return ""
+
+
+def _lost_promise(cluster: SoakCluster, scheduler: Scheduler) -> str:
+    plan, next_plan = starts(cluster.scheduler).plan, starts(scheduler).plan
+    for promise in plan.all() if plan is not None else ():
+        demand = cluster.scheduler.queue.demand_of(promise.key)
+        if demand is None or not demand.for_room:
+            continue  # the unit waits for other things: its start is lost in the next cycle that plans starts
+        found = next_plan.get(promise.key) if next_plan is not None else None
+        if found is None:
+            return f"the next process has no promise for {promise.name}"
+        if found.start > promise.start:
+            return f"the next process promises {promise.name} a start {found.start - promise.start} s later"
+    return ""

@@ -1,0 +1,44 @@
+"""Records that a scheduler process stores, and that the next one loads."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import NodeBackoffsRestored
+from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
+from phalanx.scheduling.features.borrowed_room import BorrowedRoom, load_reclaims
+from phalanx.scheduling.reservations.stored import StoredStarts, decode, decode_grants, decode_losses, encode
+from phalanx.scheduling.scheduler import Scheduler
+
+from ..scheduling.features import starts
+
+
+class StoredRecords(msgspec.Struct, frozen=True):
+    """Promised starts with their losses and grants (`promises`, as stored), observed starts, and the back-offs of
+    nodes and of reclaimed gangs."""
+
+    promises: str
+    observed: StoredStarts
+    node_backoffs: tuple[NodeBackoffEntry, ...]
+    reclaimed: list[ReclaimedGang]
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, state: ClusterState) -> StoredRecords:
+        feature, borrowed = starts(scheduler), scheduler.features.get(BorrowedRoom)
+        _, promised, grants, losses = feature.promised()
+        return cls(
+            encode(promised, grants, losses),
+            feature.observed_starts(),
+            state.nodes.backoff.entries(),
+            borrowed.backoff.export() if borrowed is not None else [],
+        )
+
+    def load(self, scheduler: Scheduler, state: ClusterState) -> None:
+        """Load the records into a process that has observed the API objects."""
+        state.apply(NodeBackoffsRestored(self.node_backoffs))
+        (promised, _), (grants, _) = decode(self.promises), decode_grants(self.promises)
+        losses, _ = decode_losses(self.promises)
+        starts(scheduler).load(promised, self.observed, grants, losses)
+        load_reclaims(scheduler.features, self.reclaimed)

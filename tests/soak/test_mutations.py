@@ -1,0 +1,33 @@
+"""The soak finds bugs that are put into the code."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import phalanx
+
+from .mutations.patches import MUTATIONS, Mutation
+from .mutations.trial import mutate, trial
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_mutation_changes_the_present_code(mutation: Mutation, tmp_path: Path) -> None:
+    source, copy = Path(phalanx.__file__).parent / mutation.path, tmp_path / mutation.path
+    copy.parent.mkdir(parents=True)
+    shutil.copy(source, copy)
+    mutate(mutation, tmp_path)
+    assert copy.read_text() != source.read_text()
+
+
+def test_there_are_ten_mutations() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_soak_finds_a_mutation() -> None:
+    (found,) = [mutation for mutation in MUTATIONS if "minimum" in mutation.name and "gang" in mutation.name]
+    assert "steps" in trial(found, 2000, 0)
