@@ -1,8 +1,9 @@
-"""How fast virtual time goes on one core: `python -m benchmarks.bench_simulation`.
+"""Speed of simulations on one core: `python -m benchmarks.bench_simulation`.
 
-Gangs of 8 to 256 pods come to 1,000 nodes with 8 GPUs, under the built-in policy; each pod is created, bound,
-begins to run 20 seconds later, and goes: four pod events. Beside them the openb trace as it is, and the log of KTH
-under EASY backfilling, where they are at hand (`python -m benchmarks.traces FOLDER`).
+Gangs of 8 to 256 pods arrive at 1,000 nodes with 8 GPUs, under the built-in policy; each pod is created, bound,
+begins to run 20 seconds later, and ends: four pod events. Two workloads request more than their cluster has, under
+a policy that reserves a start for every waiting gang (`depth: 0`): up to 70 gangs wait at once. Two traces follow
+if they are at hand (`python -m benchmarks.traces FOLDER`): openb as it is, and KTH-SP2 under EASY backfilling.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from phalanx.simulation.inputs import Inputs, read_inputs
 from phalanx.simulation.runs import simulate
 
 POD_EVENTS_A_SECOND = 20_000
+# Half of the processor time before the future of nodes was carried over time lines.
+CONTENDED_POD_EVENTS_A_SECOND = 5000
+SMALL_GANGS_SECONDS = 23.0
 OPENB_SECONDS = 60.0
-KTH_SECONDS = 240.0
+KTH_SECONDS = 120.0
 _CLUSTER = """
 apiVersion: simulation.phalanx.dev/v1alpha1
 kind: NodePool
@@ -46,6 +50,36 @@ spec:
     requests: {cpu: 8, memory: 32Gi, nvidia.com/gpu: 1}
     limit: {factor: 2}
 """
+_CONTENDED = """
+apiVersion: simulation.phalanx.dev/v1alpha1
+kind: Workload
+metadata: {name: contended}
+spec:
+  jobs:
+  - name: train
+    count: 300
+    interval: {tailMean: 200}
+    runTime: {minimum: 10m, tailMean: 1h}
+    pods: {8: 40, 64: 40, 256: 20}
+    requests: {cpu: 8, memory: 32Gi, nvidia.com/gpu: 1}
+    limit: {factor: 2}
+"""
+_SMALL_GANGS = """
+apiVersion: simulation.phalanx.dev/v1alpha1
+kind: Workload
+metadata: {name: small}
+spec:
+  jobs:
+  - {name: small, count: 400, interval: {tailMean: 60}, runTime: {minimum: 10m, tailMean: 1h},
+     pods: {1: 70, 2: 20, 4: 10}, requests: {cpu: 6, nvidia.com/gpu: 1}, limit: {factor: 2}}
+  - {name: train, count: 16, interval: {tailMean: 25m}, runTime: {minimum: 30m, tailMean: 2h},
+     pods: {16: 2, 48: 1}, requests: {cpu: 6, nvidia.com/gpu: 1}, limit: {factor: 2}}
+"""
+_EVERY_START = """
+actions: "allocate, reserve, backfill"
+tiers: [{plugins: [{name: gang}, {name: predicates}, {name: binpack}]}]
+configurations: [{name: reserve, arguments: {depth: 0}}]
+"""
 _BEST_FIT = """
 actions: "allocate"
 tiers:
@@ -61,15 +95,15 @@ configurations: [{name: reserve, arguments: {depth: 1, startDelaySeconds: 0}}]
 """
 
 
-def measure(what: str, inputs: Inputs, seconds: float | None) -> Row:
-    """CPU seconds of one run; `seconds` is what was promised (None: by the number of pod events)."""
+def measure(what: str, inputs: Inputs, seconds: float | None, events_a_second: int = POD_EVENTS_A_SECOND) -> Row:
+    """Return the CPU seconds of one run; `seconds` is the limit (None: by the number of pod events)."""
     begin = time.process_time()
     result = simulate(inputs.experiment, inputs.policies[0], inputs.seeds[0])
     took = time.process_time() - begin
     speed = result.speed
     assert not result.failures, result.failures
     note = f"{speed.pod_events / took:,.0f} pod events/s, {speed.cycles / took:,.0f} cycles/s"
-    return Row(what, took, seconds if seconds is not None else speed.pod_events / POD_EVENTS_A_SECOND, note)
+    return Row(what, took, seconds if seconds is not None else speed.pod_events / events_a_second, note)
 
 
 def rows() -> Iterator[Row]:
@@ -82,6 +116,14 @@ def rows() -> Iterator[Row]:
 
         gangs = read_inputs(written("cluster.yaml", _CLUSTER), 0, [written("gangs.yaml", _GANGS)], [], [1], None)
         yield in_own_process(measure, "1,500 gangs on 1,000 nodes", gangs, None)
+        policy = written("every-start.yaml", _EVERY_START)
+        for what, count, workload, seconds in (
+            ("300 gangs that request too much, depth 0", 100, _CONTENDED, None),
+            ("416 small gangs that request too much, depth 0", 12, _SMALL_GANGS, SMALL_GANGS_SECONDS),
+        ):
+            cluster = written(f"cluster-{count}.yaml", _CLUSTER.replace("count: 1000", f"count: {count}"))
+            inputs = read_inputs(cluster, 0, [written(f"jobs-{count}.yaml", workload)], [policy], [1], None)
+            yield in_own_process(measure, what, inputs, seconds, CONTENDED_POD_EVENTS_A_SECOND)
         nodes, pods = found("openb_node_list_all_node.csv"), found("openb_pod_list_default.csv")
         if nodes is not None and pods is not None:
             openb = read_inputs(str(nodes), 0, [str(pods)], [written("fit.yaml", _BEST_FIT)], [1], None)

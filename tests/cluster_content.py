@@ -77,6 +77,7 @@ class Recorded:
         related: ObjectReference | None = None,
         behind: bool = False,
         once: bool = False,
+        optional: bool = False,
     ) -> bool:
         self.events.append((f"{regarding.kind}/{regarding.name}", reason, note))
         self.behind += behind

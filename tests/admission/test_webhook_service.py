@@ -22,10 +22,12 @@ from phalanx.admission.webhook.registration import (
     unregister,
 )
 from phalanx.admission.webhook.service import WebhookError, WebhookService
+from phalanx.jobs.spec import read_job
+from phalanx.jobs.volumes import CLAIM_NAMES_MANAGER, claim_name_patch
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import SECRETS
 from phalanx.kube.errors import ApiError
-from tests.admission.conftest import PATHS, SYSTEM, TEAM, Site, of_kind
+from tests.admission.conftest import PATHS, SYSTEM, TEAM, Site, known_definitions, of_kind
 from tests.admission.objects import task
 
 Json = dict[str, Any]
@@ -108,6 +110,35 @@ async def test_second_apply_of_an_unchanged_manifest_changes_nothing(
             second = await site.admin.patch(path, {"spec": specs[plural]}, way)
         assert second["spec"] == first["spec"]
         assert second["metadata"]["generation"] == first["metadata"]["generation"]
+
+
+@pytest.mark.parametrize("way", [PatchType.MERGE, PatchType.APPLY], ids=["client-side", "server-side"])
+async def test_second_apply_keeps_the_claim_name_of_the_controller(site: Site, way: PatchType) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"]}
+    spec = {
+        "tasks": [{"replicas": 2, "template": task()["template"]}],
+        "volumes": [{"mountPath": "/a", "volumeClaimName": "own"}, {"mountPath": "/b", "volumeClaim": claim}],
+    }
+    manifest, path = of_kind("jobs", spec=spec), f"{PATHS['jobs']}/x"
+    (definition,) = [item for item in known_definitions() if item["metadata"]["name"] == "jobs.batch.volcano.sh"]
+    served = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
+    await site.admin.patch(served, {"spec": definition["spec"]}, PatchType.MERGE)
+    async with site.webhook():
+        created = (
+            await site.admin.patch(path, manifest, way, field_manager="gitops")
+            if way is PatchType.APPLY
+            else await site.admin.create(PATHS["jobs"], manifest)
+        )
+        job, _ = read_job(created)
+        names = claim_name_patch(job, created)
+        assert [step["path"] for step in names if step["op"] == "add"] == ["/spec/volumes/1/volumeClaimName"]
+        named = await site.admin.patch(path, names, PatchType.JSON, field_manager=CLAIM_NAMES_MANAGER)
+        if way is PatchType.APPLY:
+            again = await site.admin.patch(path, manifest, way, field_manager="gitops")
+        else:
+            again = await site.admin.patch(path, {"spec": spec}, way)
+        assert again["spec"] == named["spec"]
+        assert again["metadata"]["generation"] == named["metadata"]["generation"]
 
 
 async def test_job_from_before_the_webhook_keeps_a_spec_without_defaults(site: Site) -> None:

@@ -13,9 +13,14 @@ from phalanx.cli.jobs.target import parse_job
 from phalanx.cli.jobs.volcano_commands import short_job, volcano_job_lines
 from phalanx.cli.jobs.wait import ENDED_OTHERWISE, REACHED, outcome
 from phalanx.cli.listing.ages import age
+from phalanx.dialects.options import DialectOptions
+from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
-from phalanx.reports.jobs.read_documents import job_entry, policy_lines, read_pod
+from phalanx.reports.jobs.job_report import found_job
+from phalanx.reports.jobs.kinds import VOLCANO_JOBS
+from phalanx.reports.jobs.read_documents import job_entry, minimum_of, policy_lines, read_pod
 from phalanx.views.gang_state import GangState
+from phalanx.views.promises import Promises
 
 CREATED = "2026-11-23T00:00:00Z"
 NOW = 1795392000.0  # that moment
@@ -54,6 +59,52 @@ def test_pending_job_shows_the_waiting_reason_of_its_group() -> None:
 def test_job_without_a_reason_of_its_group_shows_the_reason_of_a_pod() -> None:
     pod = PodEntry(name="a", reason="ImagePullBackOff", message="no such image")
     assert volcano({"state": {"phase": "Pending"}}, pods=[pod]).reason == "ImagePullBackOff"
+
+
+def container_waits(reason: str, message: str = "", *, init: bool = False) -> dict[str, Any]:
+    """Return the status of a pod on a node, one of whose containers waits."""
+    state = {"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    return {
+        "phase": "Running" if reason == "CrashLoopBackOff" and not init else "Pending",
+        "conditions": [scheduled],
+        "initContainerStatuses" if init else "containerStatuses": [state],
+    }
+
+
+def pod_with(name: str, status: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name}, "spec": {"nodeName": "n1"}, "status": status}
+
+
+@pytest.mark.parametrize("init", [False, True])
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "ImagePullBackOff", "CreateContainerConfigError"])
+def test_job_on_nodes_shows_the_reason_why_a_container_does_not_run(reason: str, init: bool) -> None:
+    status = container_waits(reason, "back-off 5m0s", init=init)
+    pods = [pod_with("train-worker-0", status), pod_with("train-worker-1", {"phase": "Running"})]
+    for phase in ("Pending", "Running"):
+        shown = volcano({"state": {"phase": phase}}, pods=[read_pod(pod) for pod in pods])
+        assert (shown.reason, shown.message) == (reason, "container main: back-off 5m0s")
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing", ""])
+def test_job_whose_containers_are_about_to_start_has_no_reason(reason: str) -> None:
+    pod = read_pod(pod_with("train-worker-0", container_waits(reason)))
+    assert volcano({"state": {"phase": "Running"}}, pods=[pod]).reason == ""
+
+
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "ImagePullBackOff"])
+def test_list_of_gangs_counts_the_pods_whose_containers_do_not_run(reason: str) -> None:
+    pods = [pod_with(f"train-worker-{index}", container_waits(reason, "why")) for index in range(2)]
+    found = found_job("vcjob", document({"state": {"phase": "Running"}}), VOLCANO_JOBS, pods, [], NOW)
+    (listed,) = gang_entries([found], DialectOptions(), Promises())
+    assert (listed.reason, listed.message) == (reason, "2 of 2 pods: container main: why")
+
+
+@pytest.mark.parametrize("spelling", ["minMember", "minMembers", "numMember"])
+def test_minimum_of_a_group_is_read_in_each_spelling_of_kube_batch(spelling: str) -> None:
+    group = {"metadata": {"name": "g", "namespace": "default", "uid": "u"}, "spec": {spelling: 3}}
+    assert minimum_of(group) == 3
+    assert job_entry("gang", group, [], [], NOW).minimum == 3
 
 
 def test_suspended_job_has_no_waiting_reason() -> None:

@@ -63,7 +63,7 @@ def test_viewer_reads_only_the_schedulers_named_config_maps_and_further_roles_no
     rules = [(name, rule) for name in PEOPLE for rule in ROLES[name]["rules"] if "configmaps" in rule["resources"]]
     assert [(name, rule["verbs"]) for name, rule in rules] == [("phalanx-viewer", ["get"])]
     names = rules[0][1]["resourceNames"]
-    assert "phalanx-policy-in-force" in names
+    assert "phalanx-policies-in-force" in names
     assert all(name.startswith("phalanx-") for name in names)
 
 

@@ -208,7 +208,7 @@ def _releases_its_amounts(state: ClusterState, gang: GangRecord) -> bool:
         return True
     ended = sum(gang.count(each) for each in (MemberState.SUCCEEDED, MemberState.FAILED))
     finished = ended == len(gang.members) and (spec.completed or (ended > 0 and not spec.owned))
-    return finished or inqueue.is_unplaceable(gang.key)
+    return finished or spec.suspended or inqueue.is_unplaceable(gang.key)
 
 
 def _audit_promises(state: ClusterState) -> None:

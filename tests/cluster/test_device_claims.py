@@ -33,6 +33,7 @@ KINDS = {
         ("DeviceClass", "deviceclasses"),
         ("ResourceSlice", "resourceslices"),
         ("ResourceClaim", "resourceclaims"),
+        ("DeviceTaintRule", "devicetaintrules"),
     )
 }
 
@@ -99,6 +100,12 @@ class Desk:
             "devices": devices,
         }
         self.put("ResourceSlice", {"metadata": {"name": node}, "spec": spec})
+
+    def taint_rule(self, name: str, effect: str = "NoSchedule", **selector: Any) -> None:
+        """Add a rule; without criteria it selects all devices."""
+        taint = {"key": "drain", "value": "yes", "effect": effect}
+        spec = {"deviceSelector": selector, "taint": taint}
+        self.put("DeviceTaintRule", {"metadata": {"name": name}, "spec": spec})
 
     def device_class(self, name: str = "gpu") -> None:
         selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
@@ -399,6 +406,82 @@ def test_equal_nodes_share_one_search() -> None:
     assert sum(made.free().values()) == 3999
     (inquiry,) = made.allocator._inquiries.values()
     assert len(inquiry._answers) == 2
+
+
+CEL = {"cel": {"expression": f'device.attributes["{DRIVER}"].serial.startsWith("n0/")'}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [
+        ({}, {"n0": 0, "n1": 0}),
+        ({"driver": DRIVER}, {"n0": 0, "n1": 0}),
+        ({"driver": "other.example.com"}, {"n0": 2, "n1": 1}),
+        ({"pool": "n0"}, {"n0": 0, "n1": 1}),
+        ({"pool": "n0", "device": "gpu-1"}, {"n0": 1, "n1": 1}),
+        ({"device": "gpu-0"}, {"n0": 1, "n1": 0}),
+        ({"deviceClassName": "gpu"}, {"n0": 0, "n1": 0}),
+        ({"deviceClassName": "absent"}, {"n0": 2, "n1": 1}),
+        ({"selectors": [CEL]}, {"n0": 0, "n1": 1}),
+        ({"deviceClassName": "gpu", "selectors": [CEL], "device": "gpu-0"}, {"n0": 1, "n1": 1}),
+        ({"selectors": [{"cel": {"expression": "device.attributes['no.such'].x == 1"}}]}, {"n0": 2, "n1": 1}),
+    ],
+)
+def test_devices_that_a_taint_rule_selects_are_not_allocated(selector: Wire, left: dict[str, int]) -> None:
+    made = desk(2, 1)
+    probe(made)
+    made.taint_rule("drain", **selector)
+    assert made.free() == left
+    made.drop("DeviceTaintRule", "drain")
+    assert made.free() == {"n0": 2, "n1": 1}
+
+
+def test_rule_without_a_selector_selects_no_device() -> None:
+    made = desk(2)
+    probe(made)
+    taint = {"key": "drain", "effect": "NoSchedule"}
+    made.put("DeviceTaintRule", {"metadata": {"name": "r"}, "spec": {"taint": taint}})
+    made.put("DeviceTaintRule", {"metadata": {"name": "odd"}, "spec": {"deviceSelector": 7, "taint": taint}})
+    assert made.free() == {"n0": 2}
+
+
+@pytest.mark.parametrize(("effect", "left"), [("NoSchedule", 0), ("NoExecute", 0), ("None", 2)])
+def test_effect_of_a_taint_rule_decides_whether_devices_are_allocated(effect: str, left: int) -> None:
+    made = desk(2)
+    probe(made)
+    made.taint_rule("drain", effect)
+    assert made.free() == {"n0": left}
+
+
+def test_claim_that_tolerates_the_taint_of_a_rule_gets_its_devices() -> None:
+    made = desk(1)
+    made.taint_rule("drain")
+    made.claim("a-gpu", "a", tolerations=[{"key": "drain", "operator": "Equal", "value": "yes"}])
+    made.pod("a", "a-gpu")
+    assert made.binds() == {"a": "n0"}
+
+
+def test_verdict_names_the_rule_that_taints_the_devices_and_the_pod_starts_without_it() -> None:
+    made = desk(1)
+    made.taint_rule("drain-n0", pool="n0")
+    made.own("a")
+    assert made.binds() == {}
+    assert "1 cannot allocate all claims (devices are tainted by DeviceTaintRule drain-n0)" in made.why("a")
+    record = next(record for record in made.state.pods.values() if record.pod.name == "a")
+    assert record.last_verdict is not None
+    assert "delete the named DeviceTaintRule" in record.last_verdict.change
+    made.drop("DeviceTaintRule", "drain-n0")
+    assert made.binds() == {"a": "n0"}
+
+
+def test_device_that_its_pod_uses_already_is_not_affected_by_a_rule() -> None:
+    made = desk(1)
+    made.own("a")
+    (bind,) = made.plan().binds
+    made.confirm(bind)
+    made.taint_rule("drain")
+    assert made.plan().evictions == []
+    assert made.state.pods["uid-a"].pod.node == "n0"
 
 
 def test_shared_network_devices_are_allocated_once() -> None:

@@ -151,9 +151,13 @@ class MemoryApi:
 
         return self._write("replace", path, do)
 
-    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Json:
-        assert patch_type in (PatchType.MERGE, PatchType.STRATEGIC)
+    async def patch(
+        self, path: str, patch: Any, patch_type: PatchType, *, field_manager: str | None = None
+    ) -> Json:
         collection, namespace, name, part = _split(path)
+        if patch_type is PatchType.JSON:
+            return self._write("patch", path, lambda: self._json_patch((collection, namespace, name), patch))
+        assert patch_type in (PatchType.MERGE, PatchType.STRATEGIC)
 
         def do() -> Json:
             old = self._known(collection, namespace, name)
@@ -166,6 +170,21 @@ class MemoryApi:
             return self._store((collection, namespace, name), _merge(old, wanted))
 
         return self._write("patch", path, do)
+
+    def _json_patch(self, key: tuple[str, str, str], patch: list[Json]) -> Json:
+        """RFC 6902, reduced to `test` and `add` of fields."""
+        body = copy.deepcopy(self._known(*key))
+        for step in patch:
+            *parents, last = step["path"].strip("/").split("/")
+            place: Any = body
+            for parent in parents:
+                place = place[int(parent)] if isinstance(place, list) else place[parent]
+            if step["op"] == "test":
+                assert place.get(last) == step["value"], step
+            else:
+                assert step["op"] == "add"
+                place[last] = step["value"]
+        return self.apply(key[0], body, key[1])
 
     async def delete(self, path: str, *, uid: str | None = None, propagation: str | None = None) -> Json:
         collection, namespace, name, _ = _split(path)

@@ -25,6 +25,7 @@ class JobWorld:
     def __init__(self, *, runs: bool = True) -> None:
         self.api = MemoryApi()
         self.runs = runs
+        self.admits = True
         self.deaths = 0
         self.again = False
         self.seen: list[str] = []
@@ -62,7 +63,7 @@ class JobWorld:
     def _cluster(self) -> None:
         """Groups are admitted, pods run, and those that are to go are gone."""
         for group in self.api.all(GROUPS):
-            if not group.get("status"):
+            if self.admits and not group.get("status"):
                 self.api.update(
                     GROUPS, group["metadata"]["name"], lambda it: it.update(status={"phase": "Inqueue"})
                 )

@@ -101,6 +101,94 @@ async def test_without_a_policy_an_evicted_pod_is_made_again() -> None:
     assert "retryCount" not in world.status()
 
 
+def mark_disrupted(world: JobWorld, name: str, reason: str = "PreemptionByScheduler") -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    world.api.update("v1/pods", name, lambda pod: pod["status"].update(conditions=[condition]))
+
+
+@pytest.mark.parametrize("action", ["RestartJob", "RestartTask", "RestartPod"])
+@pytest.mark.parametrize("way", ["evicted", "terminating", "failed"])
+@pytest.mark.parametrize("retries", [0, 1, 3])
+async def test_restart_after_a_preemption_is_no_retry(action: str, way: str, retries: int) -> None:
+    world = JobWorld()
+    event = "PodFailed" if way == "failed" else "PodEvicted"
+    world.submit(maxRetry=retries, policies=[{"event": event, "action": action}])
+    await world.settle()
+    for _ in range(5):
+        before = world.api.get_object("v1/pods", "j-w-1")["metadata"]["uid"]
+        mark_disrupted(world, "j-w-1")
+        if way == "evicted":
+            world.evict("j-w-1")
+        elif way == "failed":
+            world.pod_phase("j-w-1", "Failed", code=143)
+        else:
+            world.api.update(
+                "v1/pods", "j-w-1", lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z")
+            )
+        await world.settle()
+        assert world.pods() == {"j-w-0": "Running", "j-w-1": "Running"}
+        assert world.api.get_object("v1/pods", "j-w-1")["metadata"]["uid"] != before
+    assert "retryCount" not in world.status()
+    assert world.phase() == "Running"
+    assert "Restarting" in world.seen
+
+
+async def test_failures_between_preemptions_count_as_retries() -> None:
+    world = JobWorld()
+    world.submit(maxRetry=2, policies=[{"event": "*", "action": "RestartJob"}])
+    await world.settle()
+    for number in range(4):
+        if number % 2 == 0:
+            mark_disrupted(world, "j-w-0")
+            world.evict("j-w-0")
+        else:
+            world.pod_phase("j-w-0", "Failed", code=1)
+        await world.settle()
+        assert world.status().get("retryCount", 0) == (number + 1) // 2
+    assert world.phase() == "Failed"
+
+
+async def test_pod_that_fails_because_its_peer_is_preempted_is_no_retry() -> None:
+    world = JobWorld()
+    world.submit(policies=[{"event": "PodFailed", "action": "RestartJob"}])
+    await world.settle()
+    mark_disrupted(world, "j-w-1")
+    world.pod_phase("j-w-0", "Failed", code=1)
+    await world.settle()
+    assert "Restarting" in world.seen
+    assert "retryCount" not in world.status()
+
+
+@pytest.mark.parametrize("condition", ["none", "group-restart"])
+async def test_deletion_that_is_no_preemption_is_a_retry(condition: str) -> None:
+    world = JobWorld()
+    world.submit(policies=[{"event": "PodEvicted", "action": "RestartJob"}])
+    await world.settle()
+    if condition == "group-restart":
+        mark_disrupted(world, "j-w-1", "GroupRestart")
+    world.evict("j-w-1")
+    await world.settle()
+    assert world.status()["retryCount"] == 1
+
+
+async def test_preemption_is_remembered_for_a_delayed_restart_over_a_restart_of_the_controller() -> None:
+    world = JobWorld()
+    world.submit(policies=[{"event": "PodEvicted", "action": "RestartJob", "timeout": "5m"}])
+    await world.settle()
+    world.runs = False
+    mark_disrupted(world, "j-w-0")
+    world.evict("j-w-0")
+    await world.settle()
+    world.api.now += 299
+    world.restart()
+    await world.settle()
+    assert "Restarting" not in world.seen
+    world.api.now += 2
+    await world.settle()
+    assert "Restarting" in world.seen
+    assert "retryCount" not in world.status()
+
+
 async def test_a_failed_pod_restarts_alone() -> None:
     world = JobWorld()
     world.submit(policies=[{"event": "PodFailed", "action": "RestartPod"}])

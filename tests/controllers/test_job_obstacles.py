@@ -84,3 +84,29 @@ async def test_job_waits_for_the_end_of_objects_that_are_being_deleted(kind: str
     world.runs = True
     await pass_time(world, 31)
     assert set(world.pods().values()) == {"Running"}
+
+
+async def test_job_of_a_scheduler_that_is_not_there_names_it_and_the_way_to_serve_it() -> None:
+    world = JobWorld()
+    world.admits = False
+    world.submit(schedulerName="volcano")
+    await world.settle()
+    assert "reason" not in world.status()["state"]
+    await pass_time(world, 16)
+    state = world.status()["state"]
+    assert (state["phase"], state["reason"]) == ("Pending", "NoScheduler")
+    assert 'no scheduler named "volcano"' in state["message"]
+    assert "--scheduler-name phalanx --scheduler-name volcano" in state["message"]
+    world.admits = True
+    await world.settle()
+    assert set(world.pods().values()) == {"Running"}
+    assert world.status()["state"].get("reason", "") == ""
+
+
+async def test_job_whose_name_phalanx_serves_waits_for_its_admission_without_that_reason() -> None:
+    world = JobWorld()
+    world.admits = False
+    world.submit(schedulerName="phalanx")
+    await world.settle()
+    await pass_time(world, 60)
+    assert world.status()["state"].get("reason", "") == ""

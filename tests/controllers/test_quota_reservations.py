@@ -119,6 +119,28 @@ async def test_reserved_quota_is_refused_to_foreign_pods_and_granted_to_members(
     ), "beyond its total a member is one of many"
 
 
+async def test_quota_that_is_reserved_within_seconds_is_no_warning() -> None:
+    world = ReservationWorld()
+    world.group("g", 8)
+    await world.settle()
+    await world.pass_time(2)
+    assert world.reserved("g") == "True"
+    await world.pass_time(60)
+    assert [reason for _, reason, _ in world.api.events] == ["QuotaReserved"]
+
+
+async def test_quota_that_stays_unreserved_is_one_warning_after_some_seconds() -> None:
+    world = ReservationWorld()
+    world.group("g", 80)
+    await world.settle()
+    await world.pass_time(2)
+    assert world.reserved("g").startswith("False: ")
+    assert world.api.events == []
+    for _ in range(3):
+        await world.pass_time(6)
+    assert [(name, reason) for name, reason, _ in world.api.events] == [("g", "QuotaNotReserved")]
+
+
 async def test_only_one_of_two_simultaneous_pods_gets_the_last_room() -> None:
     world = ReservationWorld()
     world.group("g", 9)

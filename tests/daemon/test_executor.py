@@ -25,7 +25,7 @@ from phalanx.execution.preparation import Preparations
 from phalanx.execution.writes import WritePool
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.retry import Backoff, RetryPolicy
-from phalanx.model.decisions import Evict, EvictionReason, Nominate, Plan
+from phalanx.model.decisions import Bind, Evict, EvictionReason, Nominate, Plan
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import MemberState, PodPhase
@@ -73,7 +73,8 @@ class World:
         self.objections: dict[str, str] = {}
         self.scheduler = Scheduler(state, load_policy())
         recorder = cast(EventRecorder, self.recorded)
-        event_publisher = EventPublisher(recorder, state)
+        self.pod_events = "gang"
+        event_publisher = EventPublisher(recorder, state, pod_events=lambda: self.pod_events)
         conditions = PodConditions(client, self.pool, lambda: 1000.0, retry=RetryPolicy(base=0.001))
         statuses = cast(GroupStatuses, self.statuses)
         evictor = Evictor(client, self.pool, lambda: 1000.0, attempts=2, backoff=lambda: Backoff(base=0.001))
@@ -201,6 +202,31 @@ async def test_a_first_refusal_is_tried_again_at_once(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize(("setting", "members"), [("auto", 3), ("gang", 0), ("member", 3)])
+async def test_members_of_a_small_gang_get_events_of_their_own_as_the_policy_says(
+    world: World, setting: str, members: int
+) -> None:
+    world.pod_events = setting
+    await world.cycle()
+    events = [(about, note) for about, reason, note in world.recorded.events if reason == "Scheduled"]
+    own = [entry for entry in events if entry[0].startswith("Pod/")]
+    assert own == [(f"Pod/p{number}", f"Successfully assigned ns/p{number} to n1") for number in range(members)]
+    assert [about for about, _ in events if about not in dict(own)] == ["PodGroup/g"]
+
+
+@pytest.mark.parametrize(("setting", "members"), [("auto", 0), ("gang", 0), ("member", 9)])
+def test_members_of_a_large_gang_get_events_only_if_the_policy_requires_them(setting: str, members: int) -> None:
+    state = state_of(*(pod(f"p{number}") for number in range(9)), gang=Gang(G, source=REF, min_member=9))
+    recorded = Recorded()
+    publisher = EventPublisher(cast(EventRecorder, recorded), state, pod_events=lambda: setting)
+    binds = [Bind(f"uid-p{number}", "ns", f"p{number}", "n1", cause="c1", gang=G) for number in range(9)]
+    publisher.bindings_posted(binds)
+    for bind in binds:
+        publisher.binding_answered(bind, bound=True)
+    assert [about for about, _ in recorded.told].count("PodGroup/g") == 1
+    assert len(recorded.told) == members + 1
+
+
 async def test_refusals_without_end_come_slower_and_slower(world: World) -> None:
     world.server.fail("POST", "/p1/binding", status=403, times=100)
     waits = []
@@ -214,6 +240,22 @@ async def test_refusals_without_end_come_slower_and_slower(world: World) -> None
     assert len([patch for patch in world.server.patches if patch["metadata"]["uid"] == "uid-p1"]) == 1
     # Its room stays reserved, and the remaining members of its gang are bound.
     assert [world.server.node_of(name) for name in ("p0", "p2")] == ["n1", "n1"]
+
+
+async def test_binding_that_waits_for_volumes_is_published_once(world: World) -> None:
+    """The reason is not Unschedulable: an autoscaler must not react."""
+    world.server.fail("POST", "/p1/binding", status=403, times=1)
+    plan = await world.cycle()
+    (bind,) = [entry for entry in plan.binds if entry.name == "p1"]
+    patches = []
+    for _ in range(2):
+        world.executor.delayed(bind, "waits for claim data, which example.com/x has to provision")
+        await world.settle()
+        patches.append(len(world.server.patches))
+    assert patches[0] == patches[1]
+    condition = world.server.condition("p1", "PodScheduled")
+    assert (condition["status"], condition["reason"]) == ("False", "WaitingForVolumes")
+    assert condition["message"] == "waits for claim data, which example.com/x has to provision"
 
 
 async def test_success_wipes_out_earlier_failures(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers import generated_pod_groups
 from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
-from phalanx.dialects.core import decode_pod
+from phalanx.dialects.core import decode_namespace, decode_pod
 from phalanx.dialects.gangs.generated_pod_groups import GROUPS
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
@@ -28,8 +28,11 @@ class Api:
     def __init__(self) -> None:
         self.created: list[str] = []
         self.refusals: list[int] = []
+        self.errors: list[ApiError] = []
 
     async def create(self, path: str, obj: Any) -> None:
+        if self.errors:
+            raise self.errors.pop()
         if self.refusals:
             raise ApiError(self.refusals.pop(), "Refused", "not now")
         assert f"/{KIND.group}/" in path
@@ -59,6 +62,7 @@ class Place:
             lambda: self.kinds,
             lambda: True,
         )
+        self.intake = intake
         self.groups.pod_seen(pod)
 
     async def made(self) -> None:
@@ -93,3 +97,27 @@ async def test_a_refusal_that_passes(code: int) -> None:
     place.api.refusals = [code]
     place.groups.check()
     await place.made()
+
+
+async def test_gang_in_a_namespace_that_is_being_deleted_gets_no_group(caplog: pytest.LogCaptureFixture) -> None:
+    place = Place()
+    metadata = {"name": "ns", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    place.intake.namespace(decode_namespace(json.dumps({"metadata": metadata}).encode()))
+    place.groups.check()
+    await asyncio.sleep(0.1)
+    assert place.api.created == []
+    assert not caplog.records
+
+
+async def test_refusal_in_a_namespace_that_is_being_deleted_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    place = Place()
+    place.api.errors = [
+        ApiError(403, "Forbidden", "no", details={"causes": [{"reason": "NamespaceTerminating"}]}),
+    ]
+    place.groups.check()
+    async with asyncio.timeout(60):
+        while place.api.errors:  # noqa: ASYNC110 - the writer reports nothing
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert place.api.created == []
+    assert not caplog.records

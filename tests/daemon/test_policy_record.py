@@ -5,9 +5,16 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from phalanx.daemon.controllers.policy_record import DATA_KEY, MOST_CHARACTERS, NAMES_KEY, PolicyRecord
+from phalanx.daemon.controllers.policy_record import (
+    MOST_CHARACTERS,
+    NAME,
+    PolicyRecord,
+    PublishedPolicy,
+    published_policies,
+)
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
@@ -20,7 +27,6 @@ from tests.execution.podserver import status
 
 from .test_usage_record import ConfigMaps
 
-NAME = "phalanx-policy-in-force"
 ONE, OTHER = "actions: allocate\n", "actions: allocate, backfill\n"
 
 
@@ -60,8 +66,16 @@ async def found(api: ConfigMaps, path: str = "", names: tuple[str, ...] = ()) ->
 
 def kept(text: str) -> ConfigMaps:
     api = ConfigMaps()
-    api.objects[NAME] = {"metadata": {"name": NAME}, "data": {DATA_KEY: text}}
+    api.objects[NAME] = {"metadata": {"name": NAME}, "data": {"phalanx": stored(text)}}
     return api
+
+
+def stored(text: str, names: tuple[str, ...] = ()) -> str:
+    return msgspec.json.encode(PublishedPolicy(names, text)).decode()
+
+
+def policy_in(api: ConfigMaps, key: str = "phalanx") -> str:
+    return published_policies(api.objects[NAME]["data"])[key].policy
 
 
 async def test_policy_is_written_only_on_change() -> None:
@@ -78,25 +92,25 @@ async def test_policy_is_written_only_on_change() -> None:
     assert len(api.writes) == 2
     built_in = await Process(api, DEFAULT_POLICY).begin()
     await built_in.save()
-    assert api.objects[NAME]["data"][DATA_KEY] == DEFAULT_POLICY
+    assert policy_in(api) == DEFAULT_POLICY
 
 
 async def test_record_overwritten_by_a_backup_is_rewritten_within_a_minute() -> None:
     api = ConfigMaps()
     process = await Process(api, OTHER).begin()
     await process.save()
-    api.objects[NAME]["data"][DATA_KEY] = ONE
+    api.objects[NAME]["data"]["phalanx"] = stored(ONE)
     await process.save()
-    assert api.objects[NAME]["data"][DATA_KEY] == ONE
+    assert policy_in(api) == ONE
     process.now = 61.0
     await process.save()
     await process.save()
-    assert api.objects[NAME]["data"][DATA_KEY] == OTHER
+    assert policy_in(api) == OTHER
     del api.objects[NAME]
     process.now = 122.0
     await process.save()
     await process.save()
-    assert api.objects[NAME]["data"][DATA_KEY] == OTHER
+    assert policy_in(api) == OTHER
     writes = list(api.writes)
     for process.now in (183.0, 244.0):
         await process.save()
@@ -188,9 +202,9 @@ async def test_commands_cover_all_served_scheduler_names_unless_names_are_given(
 async def test_scheduler_names_default_without_a_record(tmp_path: Path) -> None:
     for api in (ConfigMaps(), kept(ONE)):
         assert (await found(api)).scheduler_names == ("phalanx",)
-    for text in ("[", "5", '["", 1]', "[]"):
+    for text in ("[", "5", '{"schedulerNames": ["", 1]}', '{"schedulerNames": [""]}'):
         api = kept(ONE)
-        api.objects[NAME]["data"][NAMES_KEY] = text
+        api.objects[NAME]["data"]["phalanx"] = text
         assert (await found(api)).scheduler_names == ("phalanx",)
     api.refuse = lambda call: status(403, "Forbidden")
     told = await found(api)
@@ -205,9 +219,35 @@ async def test_scheduler_names_default_without_a_record(tmp_path: Path) -> None:
     assert (await found(api, str(file), ("phalanx",))).warning == ""
 
 
-async def test_another_scheduler_has_a_record_of_its_own() -> None:
+async def test_another_scheduler_has_a_key_of_its_own_in_the_same_object() -> None:
     api = ConfigMaps()
-    for names in (("phalanx",), ("volcano", "other")):
-        await (await Process(api, ONE, names).begin()).save()
-    assert (await found(api)).scheduler_names == ("phalanx",)
-    assert set(api.objects) == {NAME, "volcano-policy-in-force"}
+    for names, text in ((("phalanx",), ONE), (("volcano", "other"), OTHER)):
+        await (await Process(api, text, names).begin()).save()
+    assert set(api.objects) == {NAME}
+    assert (policy_in(api), policy_in(api, "volcano")) == (ONE, OTHER)
+    told = await found(api)
+    assert (told.scheduler_names, told.text, told.warning) == (("phalanx",), ONE, "")
+    assert (await found(api, names=("volcano",))).text == OTHER
+
+
+async def test_scheduler_of_another_name_alone_is_found_without_an_option() -> None:
+    api = ConfigMaps()
+    await (await Process(api, OTHER, ("batch", "volcano")).begin()).save()
+    told = await found(api)
+    assert (told.scheduler_names, told.text, told.warning) == (("batch", "volcano"), OTHER, "")
+    await (await Process(api, ONE, ("alpha",)).begin()).save()
+    told = await found(api)
+    assert (told.scheduler_names, told.text) == (("alpha",), ONE)
+    assert "2 schedulers publish a policy (alpha, batch)" in told.warning
+
+
+async def test_record_of_an_earlier_release_is_read_if_it_is_permitted() -> None:
+    former = "phalanx-policy-in-force"
+    data = {"policy.yaml": OTHER, "scheduler-names": '["phalanx", "volcano"]'}
+    api = ConfigMaps()
+    api.objects[former] = {"metadata": {"name": former}, "data": data}
+    told = await found(api)
+    assert (told.text, told.scheduler_names) == (OTHER, ("phalanx", "volcano"))
+    api.refuse = lambda call: status(403, "Forbidden") if call.target.endswith(former) else None
+    told = await found(api)
+    assert (told.text, told.warning) == (DEFAULT_POLICY, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from phalanx.daemon.controllers import policy_record, usage_record
@@ -19,7 +21,7 @@ POLICY = "actions: allocate\n"
 
 async def test_the_page_reads_promises_usage_and_the_policy(site: Site) -> None:
     texts = {
-        f"phalanx-{policy_record.NAME}": {policy_record.DATA_KEY: POLICY},
+        policy_record.NAME: {"phalanx": json.dumps({"schedulerNames": ["phalanx"], "policy": POLICY})},
         f"phalanx-{promise_record.NAME}": {promise_record.DATA_KEY: '{"version": 1, "reservations": []}'},
         f"phalanx-{usage_record.NAME}-0": {usage_record.DATA_KEY: '{"version": 1}'},
     }

@@ -12,7 +12,7 @@ import yaml
 
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
+from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice, read_taint_rule
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.devices.claims import (
@@ -291,11 +291,14 @@ def test_undecodable_claim_holds_its_pods() -> None:
 
 def test_examples_of_the_documentation_are_read() -> None:
     text = (Path(__file__).parents[2] / "docs" / "devices-dra.md").read_text(encoding="utf-8")
-    objects, _ = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
+    objects, rule, _ = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
     device_class, template = yaml.safe_load_all(objects)
     assert read_device_class(device_class).problem == ""
     spec = read_claim({"metadata": template["metadata"], "spec": template["spec"]["spec"]}).spec
     assert spec.fault == ""
     assert spec.requests[0].asks[0].count == 2
+    tainted = read_taint_rule(yaml.safe_load(rule))
+    assert tainted.selector is not None
+    assert (tainted.taint.effect, tainted.selector.device) == ("NoExecute", "gpu-3")
     for text in (*read_device_class(device_class).selectors, *spec.requests[0].asks[0].selectors):
         Selectors().compiled(text)

@@ -66,7 +66,11 @@ def test_every_kind_of_the_dialects_is_defined_in_their_preferred_version() -> N
             "STATUS minMember RUNNINGS AGE QUEUE",
         ),
         ("podgroups.scheduling.incubator.k8s.io", [], "Phase MinMember Running Succeeded Failed Queue Age"),
-        ("podgroups.incubator.scheduling.k8s.io", [], "Phase MinMember Running Succeeded Failed Queue Age"),
+        (
+            "podgroups.incubator.scheduling.k8s.io",
+            [],
+            "Phase MinMember MinMembers Running Succeeded Failed Queue Age",
+        ),
         ("podgroups.scheduling.sigs.dev", [], "Phase MinMember Running Succeeded Failed Queue Age"),
         ("elasticquotas.scheduling.x-k8s.io", ["eq", "eqs"], "Used Min Max Age"),
         ("elasticquotas.scheduling.sigs.k8s.io", [], "Used Min Max Age"),
@@ -108,6 +112,14 @@ def test_no_other_kind_is_defined() -> None:
 def test_short_names_of_jobs_differ_from_those_of_kubernetes() -> None:
     theirs = {"job", "jobs", "cj", "cronjob", "cronjobs"}
     assert not theirs & {word for crd in CRDS.values() for word in crd["spec"]["names"].get("shortNames", [])}
+
+
+def test_category_gangs_selects_the_kinds_that_declare_gangs_and_no_category_is_all() -> None:
+    """`kubectl delete all --all` must delete no gang."""
+    categories = {name: crd["spec"]["names"].get("categories", []) for name, crd in CRDS.items()}
+    gangs = {name for name in CRDS if name.startswith("podgroups.")} | {"jobs.batch.volcano.sh"}
+    assert {name for name, listed in categories.items() if listed == ["gangs"]} == gangs
+    assert {name for name, listed in categories.items() if listed} == gangs
 
 
 @pytest.mark.parametrize("name", CRDS)

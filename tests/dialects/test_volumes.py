@@ -122,7 +122,8 @@ REFUSALS: dict[str, tuple[list[Document], list[Document], str]] = {
     "immediate": (
         [storage_class("now", mode="Immediate"), claim("data", "now")],
         uses("data"),
-        "pod has unbound immediate PersistentVolumeClaims",
+        "pod has unbound immediate PersistentVolumeClaims (waits for claim data, which csi.example.com has to "
+        "provision)",
     ),
     "no class": (
         [claim("data", "absent")],

@@ -77,6 +77,23 @@ async def test_a_gang_that_only_pods_declare_can_be_listed_and_has_a_status(
     assert await find(world, SIGS, "g") is None
 
 
+async def test_generated_group_of_a_gang_without_room_has_the_event_unschedulable(world: World) -> None:
+    """The group is created after the verdict on its gang was published."""
+    await world.scheduler()
+    await world.node("n1")
+    await world.pods("a", "b", cpu="500", **labelled())
+    await made(world)
+
+    async def told() -> bool:
+        listed = await world.client.get(f"/api/v1/namespaces/{world.namespace}/events")
+        return any(
+            (event["involvedObject"]["kind"], event["reason"]) == ("PodGroup", "Unschedulable")
+            for event in listed["items"]
+        )
+
+    await world.until(told, "the event on the PodGroup")
+
+
 async def test_generated_group_is_owned_by_the_controller_of_its_members(world: World) -> None:
     await world.scheduler()
     for name in ("a", "b"):

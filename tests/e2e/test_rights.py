@@ -27,6 +27,7 @@ UNUSED: dict[str, str] = {
     "* *.kubeflow.org": "training operators",
     "* trainjobs.trainer.kubeflow.org": "Kubeflow Trainer",
     "* *.ray.io": "KubeRay",
+    "* sparkapplications.sparkoperator.k8s.io": "Spark operator",
     "* jobsets.jobset.x-k8s.io": "JobSet",
     "* leaderworkersets.leaderworkerset.x-k8s.io": "LeaderWorkerSet",
     "* workloads.kueue.x-k8s.io": "Kueue",

@@ -56,3 +56,33 @@ async def test_the_scheduler_of_up_takes_the_pods_of_its_names(tmp_path: Path) -
     finally:
         up.terminate()
         await up.wait()
+
+
+async def test_unchanged_volcano_job_runs_on_a_plain_cluster(tmp_path: Path) -> None:
+    command = ["-m", "phalanx.cli", "up", "--directory", str(tmp_path)]
+    up = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert up.stdout is not None
+        async with asyncio.timeout(90):
+            assert (await up.stdout.readline()).startswith(b"phalanx up: ")
+        async with KubeClient(load_config(str(tmp_path / "kubeconfig"))) as client:
+            template = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+            spec = {
+                "schedulerName": "volcano",
+                "minAvailable": 2,
+                "tasks": [{"name": "w", "replicas": 2, "template": template}],
+            }
+            body = {
+                "apiVersion": "batch.volcano.sh/v1alpha1",
+                "kind": "Job",
+                "metadata": {"name": "train"},
+                "spec": spec,
+            }
+            await client.create("/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs", body)
+            pods = await until(
+                client, PODS, lambda pods: len(pods) == 2 and all(each["spec"].get("nodeName") for each in pods)
+            )
+            assert {each["spec"]["schedulerName"] for each in pods} == {"volcano"}
+    finally:
+        up.terminate()
+        await up.wait()

@@ -19,7 +19,6 @@ from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
-from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.paths import Resource
 from phalanx.status.verdict_publisher import PublishingPace
 from phalanx_local.authorization.attributes import Attributes
@@ -67,7 +66,7 @@ DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 # Verdicts are published early, so that tests need not wait for them to settle.
-QUICK = PublishingPace(settle=0.05, settle_members=0.15, repeat=0.3, repeat_per_listener=0.0)
+QUICK = PublishingPace(settle=0.05, settle_members=0.15, settle_undeclared=0.5, repeat=0.3, repeat_per_listener=0.0)
 
 Object = dict[str, Any]
 
@@ -170,9 +169,8 @@ class World:
                 refused += [f"{path}: {error}"] if error.status != 404 else []
         # Commands go by the policy of the scheduler that ran last: the next test's is another.
         for options in (scheduler.service.options for scheduler in self.schedulers):
-            record = f"{name_prefix(options.scheduler_names)}-{policy_record.NAME}"
             with contextlib.suppress(ApiError):
-                await self.client.delete(CONFIG_MAPS.path(options.lease_namespace, record))
+                await self.client.delete(CONFIG_MAPS.path(options.lease_namespace, policy_record.NAME))
         # Objects of commands and controllers: a remaining pod would occupy the nodes of the next test.
         for item in await self.list(PODS):
             with contextlib.suppress(ApiError):

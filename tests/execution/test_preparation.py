@@ -38,6 +38,10 @@ class Volumes:
             case "never":
                 await asyncio.Event().wait()
 
+    async def awaited(self, preparation: Preparation) -> str:
+        volume = cast(Volume, preparation)
+        return "" if volume.name == "unknown" else f"claim {volume.name}"
+
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
         volume = cast(Volume, preparation)
         self.log.append(f"undo {volume.name}")
@@ -58,11 +62,18 @@ class Recorder:
 
 
 class Desk:
-    def __init__(self, timeout: float = 600.0, rounds: float = 600.0) -> None:
+    def __init__(self, timeout: float = 600.0, rounds: float = 600.0, patience: float = 600.0) -> None:
         self.volumes = Volumes()
+        self.delays: list[tuple[str, str]] = []
         self.results: list[tuple[str, str, str]] = []
         self.preparations = Preparations(
-            self._binder, self._report, {Volume: self.volumes}, timeout=timeout, rounds=rounds
+            self._binder,
+            self._report,
+            {Volume: self.volumes},
+            timeout=timeout,
+            rounds=rounds,
+            patience=patience,
+            delayed=lambda bind, text: self.delays.append((bind.name, text)),
         )
 
     def _binder(self, report: Callable[[BindResult], None]) -> Binder:
@@ -183,3 +194,21 @@ async def test_stop_ends_a_preparation_like_a_crash() -> None:
 
 def test_preparations_are_values() -> None:
     assert Volume("v") == msgspec.structs.replace(Volume("w"), name="v")
+
+
+async def test_pods_of_a_decision_that_waits_for_long_learn_what_it_waits_for() -> None:
+    desk = Desk(patience=0.001)
+    desk.preparations.submit([*gang("ok", "never", "never"), bind("plain", together="c1")])
+    async with asyncio.timeout(5):
+        while len(desk.delays) < 4:  # noqa: ASYNC110 - it is the code under test that waits
+            await asyncio.sleep(0.001)
+    text = "waits for claim v1 (and 1 more claim of its gang)"
+    assert desk.delays == [(name, text) for name in ("p0", "p1", "p2", "plain")]
+
+
+async def test_decision_without_delay_or_known_cause_reports_nothing() -> None:
+    desk = Desk(patience=0.001)
+    desk.preparations.submit([*gang("ok"), bind("odd", Volume("unknown", "never"))])
+    await asyncio.sleep(0.05)
+    assert desk.delays == []
+    assert desk.binder.posted == ["p0"]

@@ -298,3 +298,18 @@ async def test_claims_of_one_namespace_are_read_together(api: Api) -> None:
     async with asyncio.timeout(5):
         await asyncio.gather(*(handler.prepare(BIND, BindClaim("ns", name, "n1")) for name in names))
     assert 1 <= listed <= 4
+
+
+async def test_delayed_claim_is_described_with_its_provisioner(api: Api) -> None:
+    handler = VolumeBinding(api)
+    assert await handler.awaited(DYNAMIC) == "claim data, which a provisioner has to provision"
+    api.put(
+        "/apis/storage.k8s.io/v1/storageclasses/late",
+        {"metadata": {"name": "late"}, "provisioner": "example.com/x"},
+    )
+    assert await handler.awaited(DYNAMIC) == "claim data, which example.com/x has to provision"
+    assert await handler.awaited(STATIC) == "claim data, which the volume controller has to bind to volume v"
+    api.bind()
+    assert await handler.awaited(DYNAMIC) == ""
+    del api.objects[CLAIM]
+    assert await handler.awaited(DYNAMIC) == ""

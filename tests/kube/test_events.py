@@ -333,3 +333,11 @@ async def test_event_that_occurs_again_in_one_process_is_sent_again(
     assert await recorder.drain(5)
     names = [request.json["metadata"]["name"] for request in server.requests if request.method == "POST"]
     assert len(set(names)) == 2
+
+
+async def test_optional_events_are_dropped_while_many_events_are_queued(client: KubeClient) -> None:
+    recorder = EventRecorder(client, controller="phalanx", instance="phalanx-host")
+    assert all(scheduled(recorder, f"note {number}", optional=True) for number in range(500))
+    assert not scheduled(recorder, "one too many", optional=True)
+    assert scheduled(recorder, "urgent")
+    assert recorder.dropped == 1

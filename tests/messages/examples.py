@@ -109,6 +109,7 @@ def text_examples() -> dict[str, str]:
     found |= _event_examples()
     found["SchedulingGated"] = TEXTS["SchedulingGated"]
     found["SchedulerError"] = TEXTS["SchedulerError"]
+    found["WaitingForVolumes"] = TEXTS["WaitingForVolumes"]
     return found
 
 

@@ -242,3 +242,48 @@ def test_schedule_and_its_time_zone_are_reported_separately() -> None:
     both = objected_in(cron_job("never", "Mars/X"))
     assert set(both) == {"spec.schedule", "spec.timeZone"}
     assert "timeZone" in both["spec.timeZone"].message
+
+
+# --- settings of other schedulers without an equivalent
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "advice"),
+    [
+        (
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nvalue: 10\nmetadata:\n  name: patient\n"
+            "  annotations:\n    preemption-toleration.scheduling.x-k8s.io/toleration-seconds: '3600'\n",
+            "metadata.annotations[preemption-toleration.scheduling.x-k8s.io/toleration-seconds]",
+            "phalanx.dev/min-run-time",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  namespace: t\n  annotations:\n"
+            "    volcano.sh/last-checkpoint-time: '2026-11-28T00:00:00Z'\n"
+            "spec: {schedulerName: volcano, containers: []}\n",
+            "metadata.annotations[volcano.sh/last-checkpoint-time]",
+            "phalanx.dev/min-run-time",
+        ),
+        (
+            "apiVersion: scheduling.volcano.sh/v1beta1\nkind: NamespaceQueue\nmetadata: {name: q, namespace: t}\n"
+            "spec: {queue: research}\n",
+            "spec.queue",
+            "scheduling.volcano.sh/queue-name",
+        ),
+        (
+            "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
+            "spec: {weight: 1, allowedNamespaces: [a, b]}\n",
+            "spec.allowedNamespaces",
+            "right `use`",
+        ),
+    ],
+    ids=["priority class", "checkpoint", "namespace queue", "allowed namespaces"],
+)
+def test_setting_without_an_equivalent_is_named_with_what_to_do_instead(text: str, field: str, advice: str) -> None:
+    found = {name: said for name, said in objected_in(text).items() if name.startswith(field)}
+    assert found
+    assert all(advice in said.message and said.verdict is MigrationVerdict.NOT_HONOURED for said in found.values())
+
+
+def test_priority_class_without_a_toleration_is_no_finding() -> None:
+    head = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\n"
+    assert examined(f"{head}value: 10\nmetadata: {{name: plain}}\n") == []

@@ -29,7 +29,7 @@ KEY = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
 NO_ANNOTATIONS = re.compile(
     r"kubernetes\.io/(aws-ebs|azure-.*|cinder|gce-pd|no-provisioner|portworx.*|vsphere.*|hostname)"
     r"|cloud\.google\.com/scheduled-maintenance-time|failure-domain\..*|topology\.kubernetes\.io/.*|resource\.kubernetes\.io/admin-access"
-    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|Eviction|LastVerdict|held-room|origin|when-lost)"
+    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|Eviction|LastVerdict|held-room|origin|queue|when-lost)"
     r"|yunikorn\.apache\.org/app-id|quota\.scheduling\.koordinator\.sh/name|scheduling\.x-k8s\.io/pod-group"
     r"|kubectl\.kubernetes\.io/last-applied-configuration|leaderworkerset\.sigs\.k8s\.io/name"
     r"|jobset\.sigs\.k8s\.io/jobset-(name|uid)|sparkoperator\.k8s\.io/app-name"
@@ -211,6 +211,14 @@ def test_groups_queues_and_claims_retain_the_fields_that_are_read() -> None:
     kept = captured("resource.k8s.io/v1", "ResourceClaim", {"metadata": {"name": "c"}, **claim})
     asked = [{"name": "g", "exactly": {"deviceClassName": "gpu"}}]
     assert kept["spec"] == {"devices": {"requests": asked, "config": [{}]}}
+
+
+def test_suspension_and_failed_indexes_of_owners_are_retained() -> None:
+    spec = {"suspend": True, "mainApplicationFile": SECRET}
+    for kind in ("Job", "JobSet", "RayCluster", "RayJob", "SparkApplication"):
+        assert captured("example/v1", kind, {"metadata": {"name": "a"}, "spec": spec})["spec"] == {"suspend": True}
+    job = captured("batch/v1", "Job", {"metadata": {"name": "a"}, "status": {"failedIndexes": "1,3-5"}})
+    assert job["status"] == {"failedIndexes": "1,3-5"}
 
 
 def test_every_annotation_that_a_dialect_asks_for_is_kept() -> None:

@@ -9,12 +9,13 @@ from phalanx.cli.explanation.why import render
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
-from phalanx.model.gang import ExpectedMembers, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import ExpectedMembers, Gang, GangKey, GroupRef, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.run_time import RunTime
 from phalanx.model.topology import TopologyRule
+from phalanx.reports.pod_troubles import PodTrouble
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
@@ -57,6 +58,17 @@ def test_a_gang_without_room_names_counts_and_the_smallest_change() -> None:
     assert "1 cpu" in answer.change
 
 
+def test_declaring_object_is_named_as_kubectl_accepts_it() -> None:
+    cluster = Cluster(cpus=2, minimum=3)
+    cluster.pods(0, 3)
+    assert "Object:" not in render(cluster.gang())
+    ref = GroupRef("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", "ns", "g", "u")
+    cluster.snapshot.state.apply(GangUpdated(Gang(KEY, min_member=3, source=ref)))
+    answer = cluster.gang()
+    assert answer.object == "podgroups.scheduling.x-k8s.io/g"
+    assert "  Object: podgroups.scheduling.x-k8s.io/g\n" in render(answer)
+
+
 def test_a_gang_that_would_start_says_where() -> None:
     cluster = Cluster(cpus=3, minimum=3)
     cluster.pods(0, 3)
@@ -72,6 +84,40 @@ def test_gang_whose_binding_fails_repeats_the_message_of_the_api_server() -> Non
     answer = cluster.gang()
     assert (answer.state, answer.reason) == ("Pending", "SchedulerError")
     assert "403 Forbidden" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("trouble", "change"),
+    [
+        (PodTrouble("CrashLoopBackOff", "back-off 5m0s", "main"), "kubectl logs -n ns g-1 -c main --previous"),
+        (PodTrouble("ImagePullBackOff", "no such image", "main"), "correct the image"),
+    ],
+    ids=["crash", "image"],
+)
+def test_pods_on_nodes_whose_containers_do_not_run_are_named(trouble: PodTrouble, change: str) -> None:
+    cluster = Cluster(cpus=3, minimum=2)
+    cluster.pods(0, 2, PodPhase.RUNNING, "n")
+    cluster.snapshot.troubles["u1"] = trouble
+    answer = cluster.gang()
+    assert answer.reason == trouble.reason
+    assert answer.message == (
+        f"2 pods are on nodes; the minimum is 2; 1 pod does not run: g-1: container main: {trouble.reason}: "
+        f"{trouble.message}"
+    )
+    assert change in answer.change
+    member = cluster.pod(1)
+    assert (member.reason, change in member.change) == (trouble.reason, True)
+    assert cluster.pod(0).reason == ""
+
+
+def test_gang_that_waits_for_its_volumes_is_said_to_wait_for_them() -> None:
+    cluster = Cluster(cpus=3, minimum=2)
+    cluster.pods(0, 2)
+    text = "waits for claim data, which example.com/x has to provision"
+    cluster.snapshot.troubles |= dict.fromkeys(("u0", "u1"), PodTrouble("WaitingForVolumes", text))
+    answer = cluster.gang()
+    assert (answer.reason, answer.message, answer.forecast) == ("WaitingForVolumes", text, "")
+    assert "provisioner" in answer.change
 
 
 def test_a_gang_that_lost_a_member_lacks_it() -> None:

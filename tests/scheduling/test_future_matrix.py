@@ -14,7 +14,7 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.window import Part, Share, Window
-from phalanx.scheduling.reservations.window_search import earliest_window
+from phalanx.scheduling.reservations.window_search import earliest_window, missing_copies
 
 from ..extent import examples
 
@@ -64,13 +64,17 @@ class World:
         self.state.apply(PodUpdated(pod))
 
     def step(self) -> None:
-        match self.random.randrange(6):
+        match self.random.randrange(7):
             case 0:
                 self.pod_comes()
             case 1 if self.uids:
                 self.state.apply(PodRemoved(self.uids.pop(self.random.randrange(len(self.uids)))))
             case 2:
                 self.now += self.random.choice((1, 2, 7, 70))
+                self.future.advance(self.now, self.windows)
+            case 5 if self.windows:
+                # Windows of units that are gone are left out at the begin of a cycle, without give_back.
+                self.windows.pop(self.random.randrange(len(self.windows)))
                 self.future.advance(self.now, self.windows)
             case 3 if self.windows:
                 self.future.give_back(self.windows.pop(self.random.randrange(len(self.windows))))
@@ -142,3 +146,74 @@ def test_no_earlier_start_is_found_before_the_missing_amount_of_the_class_is_fre
             found += 1
             break
     assert found
+
+
+def earlier_start(world: World, part: Part, before: int) -> int | None:
+    window = earliest_window(world.future, (part,), 600, EveryAccount(), before).window
+    return window.start if window is not None else None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_no_earlier_start_appears_on_other_time_lines_before_the_missing_amount_is_freed(seed: int) -> None:
+    world = World(seed, 12, 4000)
+    world.future.advance(world.now, ())
+    every = np.ones(12, dtype=np.bool_)
+    part = Part(world.classes[seed % 3], int(world.future.room(world.classes[seed % 3], every)[0]) + 3, None, every)
+    first = earliest_window(world.future, (part,), 600, EveryAccount()).window
+    assert first is not None
+    known = earliest_window(world.future, (part,), 600, EveryAccount(), first.start)
+    grown, drawn = world.future.grown(part.pod_class), world.future.drawn
+    lines = {world.future.line.shape}
+    for _ in range(60):
+        world.step()
+        lines.add(world.future.line.shape)
+        if world.now >= first.start or world.future.drawn != drawn:
+            break
+        if earlier_start(world, part, first.start) is not None:
+            assert world.future.grown(part.pod_class) - grown >= known.lacking > 0
+            break
+    assert world.now >= first.start or len(lines) > 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_copies_that_lack_for_an_earlier_start_are_those_without_the_own_window(seed: int) -> None:
+    world = World(seed, (5, 30)[seed % 2], (500, 20_000)[seed // 2 % 2])
+    world.future.advance(world.now, ())
+    for _ in range(60):
+        world.step()
+        world.future.advance(world.now, world.windows)
+        for window in [window for window in world.windows if window.start > world.now]:
+            share = window.shares[0]
+            part = Part(share.pod_class, int(share.counts.sum()), None, np.ones(world.nodes, dtype=np.bool_))
+            lacking = missing_copies(world.future, part, 600, window)
+            world.future.give_back(window)
+            search = earliest_window(world.future, (part,), 600, EveryAccount(), window.start)
+            world.future.take(window)
+            if search.window is not None:
+                assert lacking is None
+            elif lacking is not None:
+                assert 0 < lacking <= search.lacking
+
+
+def test_end_of_a_new_pod_keeps_the_counts_of_other_nodes() -> None:
+    world = World(1, 4, 40)
+    world.future.advance(world.now, ())
+    every = np.ones(4, dtype=np.bool_)
+    world.future.room(world.classes[0], every)
+    line, drawn = world.future.line, world.future.drawn
+    world.ends = 5000
+    world.pod_comes()
+    world.future.advance(world.now, ())
+    assert world.future.line.shape != line.shape
+    assert world.future.drawn == drawn
+
+
+def test_classes_of_equal_amounts_share_their_counts() -> None:
+    world = World(1, 4, 40)
+    world.future.advance(world.now, ())
+    requests = world.classes[0].spec.requests
+    other = world.state.classes.record(PodClass(requests=requests, run_limit=9000))
+    assert other is not world.classes[0]
+    assert world.future.copies(world.classes[0]) is world.future.copies(other)

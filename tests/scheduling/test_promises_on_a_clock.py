@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
@@ -99,6 +100,48 @@ class TestSmallDelays:
         for place, gang in enumerate(gangs):
             assert gang.bound < place * (10 * MINUTE + 39) + 1
         assert last.bound > gangs[-1].bound
+
+
+class TestBackfilledUnits:
+    def test_due_gang_uses_idle_nodes_before_a_younger_gang_whose_window_begins_soon(self) -> None:
+        """The window of the younger gang was reserved while the older gang had to wait for much longer."""
+        loop = LiveLoop(policy(0)).add_nodes(4)
+        for place, limit in enumerate([100, 100, 250, 300]):
+            loop.submit(0.1 + place / 100, LiveJob(f"r{place}", 1, limit))
+        older = loop.submit(1.0, LiveJob("older", 3, 60))
+        loop.submit(50.0, LiveJob("high", 2, 1000, priority=10))
+        younger = loop.submit(60.0, LiveJob("younger", 2, 500))
+        for member in range(2):
+            loop.at(280.5, partial(loop.end_pod, f"high-{member}"))
+        loop.run(279)
+        assert {each.name: each.start - BASE > 300 for each in loop.plan.all()} == {
+            "gang ns/older": True,
+            "gang ns/younger": False,
+        }
+        loop.run(1000)
+        assert 280 < older.bound < 282
+        assert older.bound < younger.bound < 380
+
+    def test_backfilled_unit_that_is_late_by_seconds_starts_before_the_gang_behind_it(self) -> None:
+        """The unit was to end in the second in which the older gang starts."""
+        loop = LiveLoop(policy(0), kill_delay=lambda: 20.0).add_nodes(2)
+        loop.submit(0.1, LiveJob("short", 1, 100))
+        loop.submit(0.2, LiveJob("long", 1, 1000))
+        gang = loop.submit(1.0, LiveJob("gang", 2, 600))
+        backfilled = loop.submit(2.0, LiveJob("backfilled", 1, 870))
+        loop.run(3000)
+        assert backfilled.bound < 122
+        assert gang.bound < 1000 + 20 + 30
+
+    def test_backfilled_unit_that_is_late_delays_no_gang_of_higher_priority(self) -> None:
+        loop = LiveLoop(policy(0), kill_delay=lambda: 50.0).add_nodes(2)
+        loop.submit(0.1, LiveJob("short", 1, 100))
+        loop.submit(0.2, LiveJob("long", 1, 1000, runs=999.0))
+        gang = loop.submit(1.0, LiveJob("gang", 2, 600, priority=10))
+        backfilled = loop.submit(2.0, LiveJob("backfilled", 1, 870))
+        loop.run(3000)
+        assert gang.bound < 1001
+        assert backfilled.bound > gang.bound
 
 
 class TestChangedNodes:

@@ -11,10 +11,11 @@ from phalanx.model.gang import Problem
 from phalanx.model.pod import PodClass
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import HostPort
+from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.reservations.stored import decode, encode
 
 from .features import starts
-from .scenario import Scenario
+from .scenario import Scenario, amounts
 from .test_reserve import busy, node_of, plan_of, start_of, waiting
 
 pytestmark = pytest.mark.feature("start-reservations")
@@ -140,3 +141,27 @@ def test_limit_of_a_running_pod_gives_a_waiting_unit_a_start_in_the_next_cycle()
     world.settle()
     assert start_of(world, "p1") == 600
     assert "It starts no later than" in world.why_pod("p1").message
+
+
+@pytest.mark.parametrize(
+    ("pod", "change", "cause"),
+    [
+        ("early", {"run_time": RunTime(900)}, SlipCause.LIMIT_CHANGED),
+        ("early", {"run_time": RunTime()}, SlipCause.LIMIT_CHANGED),
+        ("early", {"terminating": True, "leaves": 1500}, SlipCause.OVERRUN),
+        ("other", {"usage": amounts(cpu=3, pods=1)}, SlipCause.DISPLACED),
+    ],
+)
+def test_changed_pod_that_uses_reserved_room_is_named_as_the_cause(
+    pod: str, change: dict[str, object], cause: SlipCause
+) -> None:
+    world = Scenario(POLICY).node("n1", cpu=4)
+    busy(world, "early", "n1", 50, cpu=2)
+    busy(world, "other", "n1", 600, cpu=2)
+    waiting(world, "p1", 50, cpu=2).settle()
+    assert start_of(world, "p1") == 50
+    world.becomes(pod, **change).settle()
+    reservation = plan_of(world).get("p1")
+    slip = reservation.slips[-1] if reservation is not None else plan_of(world).starts.lost("p1")
+    assert slip is not None
+    assert (slip.cause, slip.by) == (cause, f"pod ns/{pod}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.model.gang import MatchPolicy
+from phalanx.model.gang import GangRules, MatchPolicy
 from phalanx.model.pod import PlanMark, PodPhase
 from phalanx.scheduling.gangs.quorum import unfinished_plan
 
@@ -98,6 +98,26 @@ class TestMatchPolicies:
         world.now += 5
         world.finishes("job-0", "job-1", "job-2").pod("job-late", gang="job", gpu=1, more=of).run()
         assert bool(world.where("job-late")) == joins
+
+    @pytest.mark.parametrize(
+        ("policy", "succeeded", "hint"),
+        [(WAITING_AND_RUNNING, 1, True), (WAITING_AND_RUNNING, 0, False), (ONLY_WAITING, 1, False)],
+    )
+    def test_verdict_names_the_match_policy_if_only_succeeded_members_are_missing(
+        self, policy: MatchPolicy, succeeded: int, hint: bool
+    ) -> None:
+        """A replacement joins one running and one succeeded member."""
+        of = {"controller": "job-1"}
+        rules = GangRules("scheduling.x-k8s.io")
+        world = self.world(policy, rules=rules).pods("job", 3, gang="job", gpu=1, more=of).run()
+        world.now += 5
+        if succeeded:
+            world.finishes("job-0")
+        world.gone("job-1", *(() if succeeded else ("job-0",)))
+        world.pod("job-late", gang="job", gpu=1, more=of).run()
+        change = world.why("job").change
+        assert ("phalanx.dialects.matchPolicies: {scheduling.x-k8s.io: waiting-running-succeed}" in change) == hint
+        assert change.startswith("create ")
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
     def test_finished_members_of_an_earlier_run_do_not_count_for_a_new_run(self, policy: MatchPolicy) -> None:

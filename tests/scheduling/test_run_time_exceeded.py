@@ -128,3 +128,12 @@ def test_policy_accepts_one_of_three_values() -> None:
         PolicyError, match=r"exceededRunTimes: 'shoot' is unknown; expected report, evict-when-needed or kill"
     ):
         load_policy(policy("shoot"))
+
+
+def test_pod_that_is_evicted_already_does_not_stop_the_eviction_of_others() -> None:
+    preempting = policy("kill").replace("allocate,", "allocate, preempt,")
+    world = running(Scenario(preempting).node("n", cpu=2), "a", "n", 60)
+    running(world, "b", "n", 90, priority=100)
+    world.pod("high", cpu=1, priority=10)
+    assert at(world, 30) == ["a"]
+    assert at(world, 91) == ["b"]

@@ -329,10 +329,20 @@ def test_late_start_counts_its_seconds_under_its_cause() -> None:
 def test_late_start_without_a_cause_counts_as_broken() -> None:
     outcomes, window = PromiseOutcomes(), Window(1000, 1100, ())
     reservation = Reservation("u", "pod ns/u", "", 0, (), 100, window, 900)
-    outcomes.started(reservation, 1000)
-    outcomes.started(reservation, 1007)
+    outcomes.started(reservation, 1000, previous=950)
+    outcomes.started(reservation, 1007, previous=1001)
     assert dict(outcomes.counts) == {"Kept": 1, "Unknown": 1}
     assert dict(outcomes.lateness) == {"Unknown": 7}
+
+
+def test_start_in_the_first_cycle_after_its_promised_time_counts_as_kept() -> None:
+    """The cycle begins a moment after its alarm; one that begins a minute later is a fault."""
+    outcomes, window = PromiseOutcomes(), Window(1000, 1100, ())
+    reservation = Reservation("u", "pod ns/u", "", 0, (), 100, window, 900)
+    outcomes.started(reservation, 1002, previous=950)
+    outcomes.started(reservation, 1060, previous=950)
+    assert dict(outcomes.counts) == {"Kept": 1, "Unknown": 1}
+    assert dict(outcomes.lateness) == {"Unknown": 60}
 
 
 def test_text_of_a_start_that_has_passed_says_so() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import pytest
+
 from phalanx.model.events import HyperNodeUpdated
 from phalanx.model.selectors import Requirement
 from phalanx.model.topology import HyperNode, HyperNodeMember, SubgroupRule, TopologyRule
@@ -83,6 +85,24 @@ class TestRequiredLevels:
         assert len(world.racks("two")) == 1
         world.close("three", 3, TopologyRule.by_label(ZONE)).run()
         assert world.racks("three") == {"c"}
+
+    @pytest.mark.parametrize(
+        "level",
+        [
+            "fabric.topograph.run/tier-1",
+            "accelerator.topograph.run/domain",
+            "network.topology.nvidia.com/leaf",
+            "nvidia.com/gpu.clique",
+            "topology.k8s.aws/network-node-layer-3",
+        ],
+    )
+    def test_labels_of_network_tools_are_levels_below_the_required_one(self, level: str) -> None:
+        world = Network()
+        for number, domain in enumerate("abcabc"):
+            labels = {ZONE: "z", level: domain, HOST: f"{domain}{number}"}
+            world.node(f"{domain}{number}", cpu=4, labels=labels)
+        world.close("two", 2, TopologyRule.by_label(ZONE)).run()
+        assert len(world.racks("two")) == 1
 
     def test_gang_is_not_split_and_its_verdict_names_the_nearest_rack(self) -> None:
         world = Network().rack("a", 2).rack("b", 3).rack("c", 1).close("job", 4).run()

@@ -58,6 +58,8 @@ class Api:
         self.patches: list[dict[str, Any]] = []
         self.created: list[str] = []
         self.answers: list[int] = []
+        # Fields of a queue's spec in the served schema; None if the definition cannot be read.
+        self.queue_fields: tuple[str, ...] | None = ("weight", "parent")
 
     def client(self) -> KubeClient:
         return KubeClient(ClusterConfig("http://objects.invalid"), transports=lambda *_, **__: self)
@@ -70,6 +72,13 @@ class Api:
         body = msgspec.json.decode(call.body or b"null")
         if self.answers:
             return status(self.answers.pop(0), "injected")
+        if call.method == "GET" and path.endswith("/customresourcedefinitions/queues.scheduling.volcano.sh"):
+            if self.queue_fields is None:
+                return status(403, "no right to read definitions")
+            spec: dict[str, Any] = {"properties": {field: {} for field in self.queue_fields}}
+            schema = {"openAPIV3Schema": {"properties": {"spec": spec}}}
+            definition = {"spec": {"versions": [{"name": "v1beta1", "served": True, "schema": schema}]}}
+            return HttpResponse(200, msgspec.json.encode(definition))
         if call.method == "POST":
             self.created.append(body["metadata"]["name"])
             return HttpResponse(201, msgspec.json.encode(body))
@@ -520,8 +529,19 @@ async def test_queues_default_and_root_are_created_once_where_volcanos_kind_is_s
     queues = BuiltinQueues(world.api.client(), world.pool, cast(CustomKinds, served), world.intake)
     assert await created(world, queues) == []
     served.queues = True
-    assert await created(world, queues) == ["root", "default"]
+    assert sorted(await created(world, queues)) == ["default", "root"]
     assert await created(world, queues) == []
+
+
+@pytest.mark.parametrize("fields", [("weight",), (), None], ids=["without-parent", "empty", "unreadable"])
+async def test_queue_root_is_not_created_where_the_served_schema_has_no_parent(
+    world: World, fields: tuple[str, ...] | None
+) -> None:
+    served = Served()
+    served.queues = True
+    world.api.queue_fields = fields
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(CustomKinds, served), world.intake)
+    assert await created(world, queues) == ["default"]
 
 
 async def test_existing_queue_is_not_created(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from phalanx.cluster.state import ClusterState
 from phalanx.execution.conditions import PodConditions
 from phalanx.kube.events import EventRecorder
-from phalanx.model.events import GangRemoved, PodRemoved, PodUpdated
+from phalanx.model.events import GangRemoved, GangUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.verdict import NamedObject, Verdict
 from phalanx.status.event_publisher import EventPublisher
@@ -343,3 +343,35 @@ def test_deleted_units_are_forgotten(end: str) -> None:
     assert len(world.verdict_publisher) == 0
     assert world.after(500) == []
     assert world.verdict_publisher.publish_due() is None
+
+
+@pytest.mark.parametrize("code", ["PodGroupNotFound", "OwnerNotFound"])
+def test_missing_object_that_appears_within_seconds_is_no_warning(code: str) -> None:
+    world = gang_world()
+    world.verdict_publisher.gang_decided(G, Verdict(code, "not found"))
+    assert world.after(4.5) == []
+    world.verdict_publisher.gang_decided(G, None)
+    assert world.after(60) == []
+    assert world.recorded.told == []
+
+
+@pytest.mark.parametrize("code", ["PodGroupNotFound", "OwnerNotFound"])
+def test_missing_object_is_reported_after_some_seconds(code: str) -> None:
+    world = gang_world()
+    world.verdict_publisher.gang_decided(G, Verdict(code, "not found"))
+    assert world.after(6) == [(uid, "not found") for uid in ALL]
+    assert world.recorded.told
+
+
+def test_pod_group_that_is_generated_later_gets_the_event_of_its_gang() -> None:
+    gang = Gang(G, min_member=3)
+    world = World(state_of(*(pod(f"p{number}") for number in range(3)), gang=gang))
+    world.verdict_publisher.gang_decided(G, FULL)
+    world.after(1)
+    assert ("PodGroup/g", "Unschedulable") not in world.recorded.told
+    members = len(world.recorded.told)
+    world.state.apply(GangUpdated(Gang(G, source=REF, min_member=3)))
+    for _ in range(2):
+        world.verdict_publisher.gang_touched(G)
+        world.after(1)
+    assert world.recorded.told[members:] == [("PodGroup/g", "Unschedulable")]

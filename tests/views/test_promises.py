@@ -9,7 +9,9 @@ import pytest
 
 from phalanx.cli.accounts.queue_tables import describe_queue, queue_table
 from phalanx.cli.jobs.starts import start_lines
+from phalanx.cli.top.gangs import start as shown_start
 from phalanx.cluster.state import ClusterState
+from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.intake import Intake
 from phalanx.model.gang import owned_name
 from phalanx.model.pod import PodClass
@@ -23,6 +25,7 @@ from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.reservations.stored import StoredReservation, encode
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
+from phalanx.views.gang_state import GangState
 from phalanx.views.promise_record import DATA_KEY, WRITTEN_KEY, encode_written, promises_of
 from phalanx.views.promises import PromisedStart, PromiseOrigin, Promises, PromiseSource, live_promises
 from tests.scheduling.scenario import Scenario
@@ -210,3 +213,26 @@ def test_views_call_a_promised_start_that_has_passed_overdue() -> None:
     due = 1795852800
     assert start_lines(start, due)[0] == "Starts: no later than now (08:00:00)"
     assert start_lines(start, due + 1200)[0] == "Starts: overdue, 20 min ago (08:00:00)"
+
+
+def test_top_calls_a_promised_start_that_has_passed_overdue() -> None:
+    promised = GangRow(
+        id="ns/g",
+        kind="gang",
+        namespace="ns",
+        name="g",
+        state=GangState.PENDING,
+        start="1970-01-01T00:20:00Z",
+        start_kind="promised",
+    )
+    planned = GangRow(
+        id="ns/g",
+        kind="gang",
+        namespace="ns",
+        name="g",
+        state=GangState.PENDING,
+        start="1970-01-01T00:20:00Z",
+        start_kind="planned",
+    )
+    assert [shown_start(promised, now) for now in (1080, 1200.9, 1201)] == ["<= 2m", "<= 0s", "overdue"]
+    assert shown_start(planned, 1201) == "~ 0s"

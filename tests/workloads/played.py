@@ -41,8 +41,9 @@ class Played(Scenario):
         return self._take(self.intake.owners.updated(kind, document))
 
     def pod_group(self, kind: ServedKind, name: str, of: str = "", **spec: Any) -> Self:
-        """An operator makes a group for its pods; `of` as below. It is admitted already."""
-        document = group(name, namespace=NAMESPACE, uid=name, status={"phase": "Inqueue"}, **spec)
+        """An operator makes a group for its pods; `of` as below. It is admitted already, unless `phase` differs."""
+        phase = spec.pop("phase", "Inqueue")
+        document = group(name, namespace=NAMESPACE, uid=name, status={"phase": phase}, **spec)
         document["metadata"]["ownerReferences"] = _controllers(of)
         return self._take(self.intake.group(kind, document))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from phalanx.dialects.workloads.kubernetes import COMPLETION_INDEX
 from tests.workloads.played import JOB, Played
 
@@ -86,6 +88,34 @@ def test_minimum_of_a_partly_finished_job_counts_only_remaining_pods() -> None:
     play = Played().room(4).owner(JOB, "train", status={"succeeded": 3}, **INDEXED)
     created(play, 3).run()
     assert play.placed() == ["train-3"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "minimum"),
+    [("1", 3), ("0-2", 1), ("0,2", 2), ("1-9", 1), ("", 4), ("x,1-,9", 4), ("0-3", 1), (7, 4), ("1,1", 3)],
+)
+def test_failed_indexes_of_a_job_count_as_no_expected_members(failed: object, minimum: int) -> None:
+    play = Played().room(4).owner(JOB, "train", status={"failedIndexes": failed, "failed": 1}, **INDEXED)
+    created(play, 3)
+    assert play.gang_of("train-3").min_member == minimum
+
+
+def test_replacements_of_the_remaining_indexes_start_after_an_index_has_failed() -> None:
+    """The whole Job is preempted: its failed index gets no new pod."""
+    status = {"failedIndexes": "1", "succeeded": 1}
+    play = Played().room(4).owner(JOB, "train", status=status, backoffLimitPerIndex=0, **INDEXED)
+    created(play, 2).run()
+    assert play.placed() == []
+    created(play, 3).run()
+    assert play.placed() == ["train-2", "train-3"]
+
+
+def test_minimum_that_a_job_states_is_at_most_the_number_of_pods_that_it_still_makes() -> None:
+    status = {"failedIndexes": "1", "succeeded": 2}
+    play = (
+        Played().room(4).owner(JOB, "train", annotations={"phalanx.dev/min-count": "3"}, status=status, **INDEXED)
+    )
+    assert created(play, 3).run().placed() == ["train-3"]
 
 
 def test_pod_annotations_precede_job_annotations_and_these_the_rule() -> None:

@@ -55,6 +55,16 @@ def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
     return built
 
 
+def preserve(built: PatchBuilder, old: Json) -> None:
+    """Keep the claim names that the controller has added: a client-side apply replaces the list of volumes."""
+    before = sequence(mapping(old.get("spec")).get("volumes"))
+    after = sequence(mapping(built.document.get("spec")).get("volumes"))
+    for index, (was, volume) in enumerate(zip(map(mapping, before), map(mapping, after), strict=False)):
+        name = was.get("volumeClaimName")
+        if name and "volumeClaimName" not in volume and "volumeClaim" in was and same(_unnamed(was), volume):
+            built.add(("spec", "volumes", index, "volumeClaimName"), name)
+
+
 def _default_task(built: PatchBuilder, index: int, task: Json) -> int:
     """Add the defaults of a task in a new job. Return the task's minimum of pods."""
     path = ("spec", "tasks", index)
@@ -277,15 +287,13 @@ def _fixed(spec: Json) -> dict[str, Any]:
         {key: value for key, value in mapping(task).items() if key not in ("replicas", "minAvailable")}
         for task in sequence(spec.get("tasks"))
     ]
-    fixed["volumes"] = [
-        {
-            key: value
-            for key, value in mapping(volume).items()
-            if key != "volumeClaimName" or "volumeClaim" not in volume
-        }
-        for volume in sequence(spec.get("volumes"))
-    ]
+    fixed["volumes"] = [_unnamed(mapping(volume)) for volume in sequence(spec.get("volumes"))]
     return fixed
+
+
+def _unnamed(volume: Json) -> dict[str, Any]:
+    """Return a volume without the name of a generated claim."""
+    return {key: value for key, value in volume.items() if key != "volumeClaimName" or "volumeClaim" not in volume}
 
 
 def same(left: object, right: object, key: str = "") -> bool:

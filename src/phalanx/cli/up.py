@@ -63,7 +63,7 @@ class UpArguments:
 @click.option("--config", default="", metavar="POLICY", help="Policy file of the scheduler.")
 @served_names_option(
     "Schedule pods with this spec.schedulerName; repeatable. All other pods stay pending.",
-    default=("phalanx", "default-scheduler"),
+    default=("phalanx", "default-scheduler", "volcano"),
 )
 @click.option(
     "--metrics-address",

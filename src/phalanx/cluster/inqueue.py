@@ -38,6 +38,7 @@ class InqueueResources:
     - It is finished: all members have ended, and its phase is Completed or no owner can create further ones.
     - It is idle for LAPSE seconds: it has no members, none of them has a node, or all of them have ended. It counts
       again when that changes.
+    - Its owner is suspended.
     - It is `unplaceable`: proved not to fit on the present nodes even if these were empty.
 
     For queues, the sums are net of elastic amounts: the amounts of any group's members beyond its minResources.
@@ -266,7 +267,7 @@ def _share(record: GangRecord) -> _Share | None:
     if spec is None or not spec.min_resources:
         return None
     elastic = _elastic(record, dict(spec.min_resources))
-    if not spec.admission or not (spec.admitted or record.admitted):
+    if not spec.admission or spec.suspended or not (spec.admitted or record.admitted):
         return _Share(spec.queue, {}, {}, elastic) if elastic else None
     placed: dict[str, int] = {}
     created: dict[str, int] = {PODS: len(record.members)}

@@ -155,7 +155,7 @@ class CronJobController:
                 # The watch does not have the job yet; the next reconciliation uses it.
                 existing = await self._context.client.get(JOBS.path(key[0], name))
                 self.jobs.put((key[0], name), msgspec.json.encode(existing))
-            elif _is_terminating(error):
+            elif error.namespace_terminating:
                 note = f"Namespace {key[0]} is terminating, skipping job creation"
                 self._notes.record(metadata, (EventNote("Warning", "NamespaceTerminating", note),))
             else:
@@ -209,8 +209,3 @@ def _job(document: dict[str, Any], cron_job: CronJob, name: str, timestamp: str)
         },
         "spec": mapping(template.get("spec")),
     }
-
-
-def _is_terminating(error: ApiError) -> bool:
-    causes = error.details.get("causes") or ()
-    return any(mapping(cause).get("reason") == "NamespaceTerminating" for cause in causes)

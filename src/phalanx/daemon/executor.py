@@ -18,6 +18,7 @@ from phalanx.kube.conditions import PodCondition
 from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.pod import MemberState
+from phalanx.model.verdict import WAITING_FOR_VOLUMES
 from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.status.plan_publisher import PlanPublisher
 
@@ -145,6 +146,12 @@ class Executor:
             self._requeue(bind)
         else:
             self._later(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (failures - 1)), lambda: self._requeue(bind))
+
+    def delayed(self, bind: Bind, text: str) -> None:
+        """Publish what a binding waits for. No autoscaler reacts to this reason: new nodes would not help."""
+        if bind.uid in self._state.pods:
+            condition = PodCondition(POD_SCHEDULED, "False", WAITING_FOR_VOLUMES, text)
+            self._conditions.set_conditions(bind.uid, condition)
 
     def pod_seen(self, pod: PodObject) -> None:
         """Update the record of written conditions from a pod event, before the state applies the event."""

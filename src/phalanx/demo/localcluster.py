@@ -67,7 +67,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     webhook: bool = False
     dashboard: bool = False
     tenants: tuple[tuple[str, Path], ...] = ()
-    scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler")
+    scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler", "volcano")
 
 
 def unused_port() -> int:

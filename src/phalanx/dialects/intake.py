@@ -60,9 +60,8 @@ from phalanx.dialects.signatures import Signer
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, node_ref
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
 from phalanx.dialects.workloads.options import workload_rules
-from phalanx.dialects.workloads.owners import WorkloadOwners
+from phalanx.dialects.workloads.owners import OWNER_RULES, WorkloadOwners
 from phalanx.dialects.workloads.pod_declarations import PodDeclarations
-from phalanx.dialects.workloads.replicas import REPLICA_RULES
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GangOwner
@@ -96,16 +95,16 @@ class Intake:
         self._warnings = PodWarnings(self._object_warnings, self._pods)
         self._queues = QueueDefaults()
         # Namespaces in deletion: no pod can be bound there.
-        self._ending: set[str] = set()
+        self.ending: set[str] = set()
         self._gangs = GangIndex(self._options, self._object_warnings, self.dialects.naming_of)
         self._expected = ExpectedMemberIndex(self._gangs, self._pods, self._scheduler_names)
-        self.group_objects = GroupObjects(self._gangs, self.dialects.groups)
         rules = workload_rules(self.dialects.all, self._options)
         self.workloads = WorkloadGrouping(rules, self._scheduler_names)
         self._declarations = PodDeclarations(
             self.dialects.declarations, self.workloads, self._options, self._scheduler_names
         )
-        self.owners = WorkloadOwners(self._gangs, (*rules, *REPLICA_RULES), self.warn, self._publish_members)
+        self.group_objects = GroupObjects(self._gangs, self.dialects.groups, self.workloads.want)
+        self.owners = WorkloadOwners(self._gangs, (*rules, *OWNER_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
         self._lent = RevocableClasses()
         self._accounts = AccountIndex(self._object_warnings)
@@ -147,7 +146,7 @@ class Intake:
         budgets = self._budgets_of(pod, labels)
         gang, role = (declaration.name, declaration.role) if declaration is not None else ("", "")
         spec = self._decoder.pod(pod, template, gang, queue, budgets, labels, role)
-        if metadata.namespace in self._ending and not spec.node:
+        if metadata.namespace in self.ending and not spec.node:
             spec = msgspec.structs.replace(spec, gated=True)
         last = self._pods.get(uid)
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
@@ -504,10 +503,10 @@ class Intake:
         return events + self.apply(self.enrichers.namespace(name, labels))
 
     def _end(self, namespace: str) -> list[ClusterEvent]:
-        """Hold the pending pods of a namespace in deletion like gated pods, since they cannot be bound any more."""
-        if namespace in self._ending:
+        """Gate the pending pods of a namespace in deletion, since they cannot be bound any more."""
+        if namespace in self.ending:
             return []
-        self._ending.add(namespace)
+        self.ending.add(namespace)
         events: list[ClusterEvent] = []
         for record in self._pods.of_namespace(namespace):
             if not record.pod.node:
@@ -516,7 +515,7 @@ class Intake:
         return events
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
-        self._ending.discard(name)
+        self.ending.discard(name)
         events = self._namespaces.namespace_removed(name)
         return self._prefer_queue(name, "") + events + self.apply(self.enrichers.namespace(name, None))
 

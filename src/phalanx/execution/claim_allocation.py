@@ -110,6 +110,11 @@ class ClaimAllocation:
             if status is None or await self._patch(wanted, claim, {"status": status}, "status") is not None:
                 return
 
+    async def awaited(self, preparation: Preparation) -> str:
+        """Return the claim whose devices are not ready."""
+        assert isinstance(preparation, AllocateClaim)
+        return f"the devices of claim {preparation.name}" if preparation.name else ""
+
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
         """Remove the pod from the consumers of the ResourceClaim; deallocate devices that this scheduler allocated
         and no pod uses."""

@@ -10,11 +10,14 @@ from typing import Protocol
 from phalanx.execution.binder import Binder, BindOutcome, BindResult, Guard, no_objection
 from phalanx.model.decisions import Bind
 from phalanx.model.preparations import Preparation
+from phalanx.model.text.counts import count_of
 
 log = logging.getLogger(__name__)
 
 # Time limit of all preparations of a decision, in seconds (kube-scheduler's bindTimeoutSeconds).
 TIMEOUT = 600.0
+# Seconds after which the conditions of the pods say what a decision waits for.
+PATIENCE = 20.0
 # Seconds between two calls of the guard: a node or pod can be deleted during the preparations.
 _ROUNDS = 2.0
 
@@ -35,13 +38,18 @@ class Handler(Protocol):
         """Undo the preparation of a pod that is not bound, except for the parts that other pods use."""
         ...
 
+    async def awaited(self, preparation: Preparation) -> str:
+        """Return what an unfinished preparation waits for, as an object of "waits for"; "" if that is unknown."""
+        ...
+
 
 class Preparations:
     """Stage before the binder: the bindings of a decision are posted when all its preparations are complete.
 
     If a preparation fails, or takes longer than `timeout` seconds, no pod of the decision is bound, and completed
     preparations are undone; so they are if a binding is rejected later. The guard is also called during the
-    preparations. Every binding is reported exactly once.
+    preparations. Every binding is reported exactly once. `delayed(bind, text)` is called for each pod of a decision
+    that waits for longer than `patience` seconds.
     """
 
     def __init__(
@@ -52,12 +60,16 @@ class Preparations:
         *,
         timeout: float = TIMEOUT,
         rounds: float = _ROUNDS,
+        patience: float = PATIENCE,
+        delayed: Callable[[Bind, str], None] = lambda bind, text: None,
     ) -> None:
         self._binder = binder(self._answered)
         self._report = report
         self._handlers = handlers
         self._timeout = timeout
         self._rounds = rounds
+        self._patience = patience
+        self._delayed = delayed
         self._tasks: set[asyncio.Task[None]] = set()
         self._prepared: dict[str, Bind] = {}
 
@@ -95,15 +107,16 @@ class Preparations:
         """Execute all preparations of a decision. Return the reason of a failure, or ""."""
         try:
             async with asyncio.timeout(self._timeout), asyncio.TaskGroup() as tasks:
+                running = {
+                    tasks.create_task(self._handler(preparation).prepare(bind, preparation)): preparation
+                    for bind in binds
+                    for preparation in bind.preparations
+                }
                 watch = tasks.create_task(self._watch(binds, guard))
-                await asyncio.wait(
-                    [
-                        tasks.create_task(self._handler(preparation).prepare(bind, preparation))
-                        for bind in binds
-                        for preparation in bind.preparations
-                    ]
-                )
+                report = tasks.create_task(self._report_delay(binds, running))
+                await asyncio.wait(running)
                 watch.cancel()
+                report.cancel()
         except TimeoutError:
             return f"its volumes or devices were not ready within {self._timeout:.0f} s"
         except ExceptionGroup as group:
@@ -122,6 +135,18 @@ class Preparations:
                 objection = guard(bind)
                 if isinstance(objection, str):
                     raise PreparationError(objection)
+
+    async def _report_delay(self, binds: Sequence[Bind], running: Mapping[asyncio.Task[None], Preparation]) -> None:
+        """Report what the decision waits for, once it has waited for some time."""
+        await asyncio.sleep(self._patience)
+        awaited = {await self._handler(entry).awaited(entry) for task, entry in running.items() if not task.done()}
+        first, *more = sorted(filter(None, awaited)) or [""]
+        if first:
+            text = f"waits for {first}"
+            if more:
+                text += f" (and {count_of(len(more), 'more claim')} of its gang)"
+            for bind in binds:
+                self._delayed(bind, text)
 
     async def _fail(self, binds: Sequence[Bind], why: str) -> None:
         for bind in binds:

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 # Intervals between reads of claims; the last one repeats (seconds).
@@ -97,6 +98,22 @@ class VolumeBinding:
         claim = read_claim(document)
         if not claim.volume and claim.node == preparation.node:
             await self._annotate(preparation, document, None)
+
+    async def awaited(self, preparation: Preparation) -> str:
+        """Return the claim, and the provisioner or controller that has to complete it."""
+        assert isinstance(preparation, BindClaim)
+        name = preparation.name
+        if preparation.volume:
+            return f"claim {name}, which the volume controller has to bind to volume {preparation.volume}"
+        document = await self._document(CLAIMS.path(preparation.namespace, name))
+        if document is None:
+            return ""
+        claim = read_claim(document)
+        if claim.bound:
+            return ""
+        found = await self._document(_CLASSES.path(name=claim.storage_class)) if claim.storage_class else None
+        provisioner = (found or {}).get("provisioner") or "a provisioner"
+        return f"claim {name}, which {provisioner} has to provision"
 
     # writes
 

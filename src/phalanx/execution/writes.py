@@ -231,8 +231,8 @@ class PooledClient:
     async def create(self, path: str, obj: Any) -> Any:
         return await self._in_turn(lambda: self._client.create(path, obj))
 
-    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any:
-        return await self._in_turn(lambda: self._client.patch(path, patch, patch_type))
+    async def patch(self, path: str, patch: Any, patch_type: PatchType, *, field_manager: str | None = None) -> Any:
+        return await self._in_turn(lambda: self._client.patch(path, patch, patch_type, field_manager=field_manager))
 
     async def replace(self, path: str, obj: Any) -> Any:
         return await self._in_turn(lambda: self._client.replace(path, obj))

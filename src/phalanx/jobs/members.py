@@ -19,6 +19,9 @@ JOB_VERSION = "volcano.sh/job-version"
 RETRY_COUNT = "volcano.sh/job-retry-count"
 PARTITION = "volcano.sh/partition-id"
 
+#: Reason of the condition DisruptionTarget at restarts of a group (controllers/groups).
+GROUP_RESTART = "GroupRestart"
+
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 FINISHED = frozenset({SUCCEEDED, FAILED})
 
@@ -38,8 +41,20 @@ class _ContainerStatus(Wire):
     state: _ContainerState = msgspec.field(default_factory=_ContainerState)
 
 
+class _Condition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+    @property
+    def is_disruption(self) -> bool:
+        """Whether the pod is evicted for a cause outside of its job. A group restart follows a failure of it."""
+        return self.type == "DisruptionTarget" and self.status == "True" and self.reason != GROUP_RESTART
+
+
 class _PodStatus(Wire):
     phase: str = PENDING
+    conditions: tuple[_Condition, ...] = ()
     container_statuses: tuple[_ContainerStatus, ...] = ()
     init_container_statuses: tuple[_ContainerStatus, ...] = ()
 
@@ -58,7 +73,8 @@ class JobPod(msgspec.Struct, frozen=True, kw_only=True):
     """Pod of a Volcano Job.
 
     `retry` and `version` are those of the job at the pod's creation; times are in seconds, 0 if unknown.
-    `exit_codes` are those of all ended containers, init containers first.
+    `exit_codes` are those of all ended containers, init containers first. `disrupted`: it is evicted for a cause
+    outside of the job, such as a preemption.
     """
 
     namespace: str
@@ -79,6 +95,7 @@ class JobPod(msgspec.Struct, frozen=True, kw_only=True):
     exit_codes: tuple[int, ...] = ()
     created: int = 0
     finished: int = 0
+    disrupted: bool = False
 
     @property
     def alive(self) -> bool:
@@ -120,6 +137,7 @@ def read_pod(raw: bytes) -> JobPod | None:
         exit_codes=tuple(end.exit_code for end in ended),
         created=parse_time(metadata.creation_timestamp),
         finished=max((parse_time(end.finished_at) for end in ended), default=0),
+        disrupted=any(condition.is_disruption for condition in pod.status.conditions),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from phalanx.jobs.policies import Order
-from phalanx.jobs.restarts import Restart
+from phalanx.jobs.restarts import Restart, restarts_begun, with_restart
 from phalanx.jobs.spec import Job, JobAction, JobPhase, JobStatus
 
 P = JobPhase
@@ -48,9 +48,8 @@ def apply_order(status: JobStatus, order: Order) -> JobStatus:
         action in (JobAction.RESTART_POD, JobAction.RESTART_PARTITION) and not aimed
     ):
         return status  # a group's event has no pod or task to restart
-    number = status.retry_count + 1
-    key, value = Restart(number, action, target, aimed).entry()
-    changed = replace(status, retry_count=number, controlled_resources={**status.controlled_resources, key: value})
+    restart = Restart(restarts_begun(status) + 1, action, target, aimed)
+    changed = with_restart(status, restart, retry=not cause.disrupted)
     if action is JobAction.RESTART_JOB:
         return _new_version(changed, P.RESTARTING)
     return _phase(changed, P.RESTARTING)

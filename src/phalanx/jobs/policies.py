@@ -6,7 +6,7 @@ times stored in the API server. So a restarted controller decides the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -26,12 +26,16 @@ _ANY = frozenset(
     }
 )
 _EVICTED = "evicted-"
+_DISRUPTED = "disrupted-"
 DEFAULT_TASK_RETRY = 3
 
 
 class Happening(msgspec.Struct, frozen=True):
     """Event of a job to which lifecycle policies react, since a time (seconds), about a pod, a task or the whole
-    job."""
+    job.
+
+    `disrupted`: the pod is evicted for a cause outside of the job, so that a restart is no retry of it.
+    """
 
     event: JobEvent
     since: int
@@ -39,6 +43,7 @@ class Happening(msgspec.Struct, frozen=True):
     pod: str = ""
     partition: str = ""
     exit_codes: tuple[int, ...] = ()
+    disrupted: bool = False
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -57,26 +62,31 @@ class Delayed(msgspec.Struct, frozen=True):
 
 
 def happenings(
-    job: Job, pods: Sequence[JobPod], lost: Mapping[str, int], group_unknown_since: int | None
+    job: Job,
+    pods: Sequence[JobPod],
+    lost: Mapping[str, int],
+    group_unknown_since: int | None,
+    disrupted: Collection[str] = (),
 ) -> Iterator[Happening]:
     """Yield the current events of a job in the order in which policies handle them: pods by task and index, tasks,
     the group.
 
-    `lost` are the names of pods that another client has deleted, with the time of their deletion.
+    `lost` are the names of pods that another client has deleted, with the time of their deletion; `disrupted`
+    those of pods that are, or were, evicted for a cause outside of the job.
     """
     by_task: dict[str, list[JobPod]] = {}
     for pod in pods:
         by_task.setdefault(pod.task, []).append(pod)
     for task in job.spec.named_tasks():
         members = sorted(by_task.get(task.name, ()), key=lambda pod: pod.index)
-        yield from _pod_events(f"{job.metadata.name}-{task.name}", task, members, lost)
+        yield from _pod_events(f"{job.metadata.name}-{task.name}", task, members, lost, disrupted)
         yield from _task_events(task, members)
     if group_unknown_since is not None:
         yield Happening(JobEvent.UNKNOWN, group_unknown_since)
 
 
 def _pod_events(
-    prefix: str, task: TaskSpec, members: Sequence[JobPod], lost: Mapping[str, int]
+    prefix: str, task: TaskSpec, members: Sequence[JobPod], lost: Mapping[str, int], disrupted: Collection[str]
 ) -> Iterator[Happening]:
     for pod in members:
         if pod.deleting:
@@ -84,7 +94,13 @@ def _pod_events(
         if pod.phase == FAILED:
             codes = tuple(code for code in pod.exit_codes if code)
             yield Happening(
-                JobEvent.POD_FAILED, pod.finished or pod.created, task.name, pod.name, pod.partition, codes
+                JobEvent.POD_FAILED,
+                pod.finished or pod.created,
+                task.name,
+                pod.name,
+                pod.partition,
+                codes,
+                disrupted=pod.name in disrupted,
             )
         elif pod.phase == PENDING:
             yield Happening(JobEvent.POD_PENDING, pod.created, task.name, pod.name, pod.partition)
@@ -92,7 +108,9 @@ def _pod_events(
     for name, since in sorted(lost.items()):
         head, _, index = name.rpartition("-")
         if head == prefix and index.isdecimal():
-            yield Happening(JobEvent.POD_EVICTED, since, task.name, name, partitions.get(name, ""))
+            partition = partitions.get(name, "")
+            evicted = name in disrupted
+            yield Happening(JobEvent.POD_EVICTED, since, task.name, name, partition, disrupted=evicted)
 
 
 def _task_events(task: TaskSpec, members: Sequence[JobPod]) -> Iterator[Happening]:
@@ -154,6 +172,16 @@ def lost_pods(resources: Mapping[str, str]) -> dict[str, int]:
     """Return the pods that another client deleted and no lifecycle policy has handled yet, with the times of the
     deletions."""
     return {key[len(_EVICTED) :]: parse_time(at) for key, at in resources.items() if key.startswith(_EVICTED)}
+
+
+def disrupted_pods(resources: Mapping[str, str]) -> frozenset[str]:
+    """Return the lost pods that were evicted for a cause outside of the job."""
+    return frozenset(key[len(_DISRUPTED) :] for key in resources if key.startswith(_DISRUPTED))
+
+
+def disrupted_entry(pod: str) -> str:
+    """Return the key in `controlledResources` for a lost pod that was evicted for a cause outside of the job."""
+    return f"{_DISRUPTED}{pod}"
 
 
 def lost_entry(pod: str) -> str:

@@ -6,7 +6,7 @@ names of pods follow from the job, so the API server rejects duplicates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -15,9 +15,18 @@ from phalanx.dialects.times import format_time, parse_time
 from phalanx.jobs.dependencies import ready_tasks
 from phalanx.jobs.members import FINISHED, RUNNING, JobPod, count
 from phalanx.jobs.phases import ACTIVE, STARTED, advance, apply_order
-from phalanx.jobs.policies import Delayed, Order, decide, happenings, lost_entry, lost_pods
+from phalanx.jobs.policies import (
+    Delayed,
+    Order,
+    decide,
+    disrupted_entry,
+    disrupted_pods,
+    happenings,
+    lost_entry,
+    lost_pods,
+)
 from phalanx.jobs.restarts import is_restarted, restarts_under_way, without_restarts
-from phalanx.jobs.spec import Job, JobCondition, JobEvent, JobPhase, JobStatus, TaskSpec
+from phalanx.jobs.spec import Job, JobAction, JobCondition, JobEvent, JobPhase, JobStatus, TaskSpec
 from phalanx.model.text.duration import format_duration
 
 #: Phases of a PodGroup that is not admitted: its pods are not created yet.
@@ -43,14 +52,18 @@ class JobGroup(msgspec.Struct, frozen=True):
 
 
 class JobWorld(msgspec.Struct, frozen=True):
-    """Observed state of a Volcano Job at a time (seconds). `orders` are the actions of Commands that are not
-    executed yet."""
+    """Observed state of a Volcano Job at a time (seconds).
+
+    `orders` are the actions of Commands that are not executed yet; `disrupted` are names of deleted pods that were
+    evicted for a cause outside of the job.
+    """
 
     job: Job
     pods: tuple[JobPod, ...]
     group: JobGroup | None
     now: int
     orders: tuple[Order, ...] = ()
+    disrupted: frozenset[str] = frozenset()
 
 
 class JobPlan(msgspec.Struct, frozen=True):
@@ -85,15 +98,17 @@ def plan(world: JobWorld) -> JobPlan:
     for pod in staying:
         if pod.phase == RUNNING and not pod.deleting:
             lost.pop(pod.name, None)
+    disrupted = world.disrupted | disrupted_pods(status.controlled_resources)
+    disrupted |= {pod.name for pod in staying if pod.disrupted}
     counted = _counted(status, world.pods, going)
 
     order: Order | None = next(iter(world.orders), None)
     delayed: Delayed | None = None
     if order is None and status.phase in STARTED:
         unknown_since = world.group.unknown_since if world.group is not None else None
-        answer = decide(job, happenings(job, staying, lost, unknown_since), now)
+        answer = decide(job, happenings(job, staying, lost, unknown_since, disrupted), now)
         if isinstance(answer, Order):
-            order = answer
+            order = _judged(answer, staying)
         else:
             delayed = answer
     changed = apply_order(counted, order) if order is not None else counted
@@ -103,7 +118,7 @@ def plan(world: JobWorld) -> JobPlan:
     if changed.phase is not counted.phase or order is not None:
         going = _leaving(job, changed, world.pods)
         changed = _counted(changed, world.pods, going)
-    changed = _record(job, changed, world.pods, lost if delayed is not None and order is None else {})
+    changed = _record(job, changed, world.pods, lost if delayed is not None and order is None else {}, disrupted)
     changed = _dated(job, changed, now)
 
     active = changed.phase in ACTIVE
@@ -141,7 +156,7 @@ def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
     """Return the names of the pods that the job itself deletes or has deleted."""
     replicas = {task.name: task.replicas for task in job.spec.named_tasks()}
     restarts = restarts_under_way(status.controlled_resources)
-    last_try = status.retry_count >= job.spec.retries
+    last_try = 0 < status.retry_count >= job.spec.retries
     stopped = status.phase not in ACTIVE and status.phase is not JobPhase.NEW
     return {
         pod.name
@@ -177,7 +192,18 @@ def _lost(job: Job, staying: Sequence[JobPod]) -> dict[str, int]:
     return lost
 
 
-def _record(job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str, int]) -> JobStatus:
+def _judged(order: Order, staying: Sequence[JobPod]) -> Order:
+    """Return the order. A restart of the whole job while one of its pods is evicted follows from that eviction,
+    also if the failure of another pod is noticed first.
+    """
+    if order.action is not JobAction.RESTART_JOB or not any(pod.disrupted for pod in staying):
+        return order
+    return replace(order, cause=replace(order.cause, disrupted=True))
+
+
+def _record(
+    job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str, int], disrupted: Collection[str]
+) -> JobStatus:
     """Drop finished restarts from the job's status, and record pods deleted by other clients that a policy handles
     later."""
     resources = status.controlled_resources
@@ -185,9 +211,11 @@ def _record(job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str,
     if status.phase is not JobPhase.RESTARTING:
         finished = [restart for restart in under_way if not any(restart.concerns(pod) for pod in pods)]
         resources = without_restarts(resources, finished)
-    resources_to_keep = {key: value for key, value in resources.items() if not key.startswith(lost_entry(""))}
+    entries = (lost_entry(""), disrupted_entry(""))
+    resources_to_keep = {key: value for key, value in resources.items() if not key.startswith(entries)}
     if any(JobEvent.POD_EVICTED.value in events or JobEvent.ANY.value in events for events in _policies(job)):
         resources_to_keep |= {lost_entry(name): format_time(at) for name, at in sorted(lost.items())}
+        resources_to_keep |= {disrupted_entry(name): "" for name in sorted(lost) if name in disrupted}
     return (
         status
         if resources_to_keep == status.controlled_resources

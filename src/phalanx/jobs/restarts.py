@@ -1,8 +1,9 @@
 """Restarts of a Volcano Job: the pods that a restart deletes, recorded in the job's status until they are deleted.
 
 A restart is decided once and executed in many writes, and the controller can die in between. So the decision is
-written first: the retry count increases, and `controlledResources` contains its target under `restart-<count>`. A
-pod has the retry count of its creation, so a restart never affects later pods, and a failure is not counted twice.
+written first: the number of restarts increases, and `controlledResources` contains its target under
+`restart-<number>`. A pod has the number at its creation, so a restart never affects later pods, and a failure is
+not counted twice.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from phalanx.jobs.members import FINISHED, JobPod
-from phalanx.jobs.spec import JobAction
+from phalanx.jobs.spec import JobAction, JobStatus
 from phalanx.model.text.decoding import parse_whole
 
 _PREFIX = "restart-"
+# Entry of controlledResources: number of restarts after a disruption, which are no retries.
+_UNCOUNTED = "preempted-restarts"
 _SCOPES = {
     scope.value: scope
     for scope in (
@@ -50,6 +54,24 @@ class Restart(msgspec.Struct, frozen=True):
     def entry(self) -> tuple[str, str]:
         """Return key and value of the restart in `controlledResources` of the job's status."""
         return f"{_PREFIX}{self.number}", "/".join(filter(None, (self.scope.value, self.task, self.name)))
+
+
+def restarts_begun(status: JobStatus) -> int:
+    """Return the number of all restarts: the retries, and the restarts after a disruption."""
+    return status.retry_count + _uncounted(status)
+
+
+def with_restart(status: JobStatus, restart: Restart, *, retry: bool) -> JobStatus:
+    """Return the status with a new restart. Without `retry` it does not count towards maxRetry."""
+    key, value = restart.entry()
+    resources = {**status.controlled_resources, key: value}
+    if retry:
+        return replace(status, retry_count=status.retry_count + 1, controlled_resources=resources)
+    return replace(status, controlled_resources={**resources, _UNCOUNTED: str(_uncounted(status) + 1)})
+
+
+def _uncounted(status: JobStatus) -> int:
+    return parse_whole(status.controlled_resources.get(_UNCOUNTED, "0")) or 0
 
 
 def restarts_under_way(resources: Mapping[str, str]) -> tuple[Restart, ...]:

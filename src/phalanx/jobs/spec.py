@@ -197,7 +197,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Status of a Volcano Job, as the controller writes it. `version` counts restarts of the whole job,
-    `retry_count` all restarts."""
+    `retry_count` the restarts that count towards maxRetry.
+    """
 
     state: JobState = JobState()
     min_available: int = 0

@@ -11,16 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.workloads.suspension import HOLD as HOLD
+from phalanx.dialects.workloads.suspension import QUEUE_LABEL as QUEUE_LABEL
 from phalanx.jobs.pod_group import add_pods, written
 from phalanx.model.pod_quota import Amounts, mapping, sequence, text
 from phalanx.model.text.decoding import parse_whole
 
-#: Label that puts a suspended job into a queue.
-QUEUE_LABEL = "phalanx.dev/queue"
 #: Annotation of the job with the PodGroup of its current run.
 QUEUED_GROUP = "phalanx.dev/queued-pod-group"
-#: Annotation of the job: it remains suspended while this is "true".
-HOLD = "phalanx.dev/hold"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 
 Json = dict[str, Any]

@@ -8,11 +8,16 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.field_owners import FieldOwner, field_owners
 from phalanx.jobs.naming import claim_name, owned_metadata, volume_name
 from phalanx.jobs.pod_template import add_mount, add_volume, containers
 from phalanx.jobs.spec import Job
+from phalanx.model.pod_quota import mapping, sequence
 
 Json = dict[str, Any]
+
+#: Manager of the generated claim names in `spec.volumes`.
+CLAIM_NAMES_MANAGER = "phalanx-claim-names"
 
 
 class JobVolume(msgspec.Struct, frozen=True):
@@ -31,10 +36,11 @@ def volumes_of(job: Job) -> tuple[JobVolume, ...]:
     creates no second claim."""
     job_volumes = []
     for position, volume in enumerate(job.spec.volumes):
-        if volume.volume_claim_name:
+        name = claim_name(job, position)
+        # A generated name in the spec is the record of an earlier run.
+        if volume.volume_claim_name and (volume.volume_claim is None or volume.volume_claim_name != name):
             job_volumes.append(JobVolume(volume.mount_path, volume.volume_claim_name))
         elif volume.volume_claim is not None:
-            name = claim_name(job, position)
             manifest = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -43,6 +49,28 @@ def volumes_of(job: Job) -> tuple[JobVolume, ...]:
             }
             job_volumes.append(JobVolume(volume.mount_path, name, manifest))
     return tuple(job_volumes)
+
+
+def claim_name_patch(job: Job, document: Json) -> list[Json]:
+    """Return the JSON patch (RFC 6902) that writes the generated claim names into the spec of `document`.
+
+    It is empty if another client applies the list of volumes as a whole: the next apply would conflict with it.
+    """
+    metadata, stated = mapping(document.get("metadata")), sequence(mapping(document.get("spec")).get("volumes"))
+    if metadata.get("uid") != job.metadata.uid or any(map(_applies_whole_list, field_owners(metadata))):
+        return []
+    patch: list[Json] = []
+    for position, volume in enumerate(map(mapping, stated)):
+        if volume.get("volumeClaim") is not None and not volume.get("volumeClaimName"):
+            at = f"/spec/volumes/{position}"
+            patch.append({"op": "test", "path": f"{at}/volumeClaim", "value": volume["volumeClaim"]})
+            patch.append({"op": "add", "path": f"{at}/volumeClaimName", "value": claim_name(job, position)})
+    return [{"op": "test", "path": "/metadata/uid", "value": job.metadata.uid}, *patch] if patch else []
+
+
+def _applies_whole_list(owner: FieldOwner) -> bool:
+    # managedFields have no content below a list of type `atomic`, as in the definitions of other installations.
+    return owner.operation == "Apply" and mapping(owner.fields.get("f:spec")).get("f:volumes") == {}
 
 
 def missing_claim(name: str) -> str:

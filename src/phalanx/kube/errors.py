@@ -52,6 +52,15 @@ class ApiError(Exception):
         """Whether the resourceVersion or continue token has expired, so that a new list is needed."""
         return self.status == 410 or self.reason in ("Gone", "Expired")
 
+    @property
+    def namespace_terminating(self) -> bool:
+        """Return whether an object was refused because its namespace is being deleted."""
+        causes = self.details.get("causes")
+        is_cause = isinstance(causes, list) and any(
+            isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
+        )
+        return self.status == 403 and (is_cause or "being terminated" in self.message)
+
 
 class ConnectionLost(Exception):  # noqa: N818 - an event, like BrokenPipe, not always an error
     """Request without a response, or with an incomplete one. If the request was a write, its outcome is unknown."""

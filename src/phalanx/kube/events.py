@@ -29,6 +29,8 @@ REFRESH = 1800.0
 SILENCE = 360.0
 SWEEP_PERIOD = 60.0
 _BEHIND = 10
+# Queued events above which optional ones are dropped.
+_OPTIONAL = 500
 
 
 class EventWriter(Protocol):
@@ -69,7 +71,8 @@ class EventRecorder:
     Events that differ only in time become one object with a count. The count is written at the second event, then
     every half hour, and after six minutes of silence. If more than ``capacity`` events are queued, new ones are
     dropped and counted in ``dropped``. Events recorded with ``behind`` are sent only when no others are queued;
-    their queue is ten times as long. ``form`` is the API that the events are written in.
+    their queue is ten times as long. So are events with ``optional``, which are dropped if 500 events are queued
+    already. ``form`` is the API that the events are written in.
 
     Events recorded with ``once`` have a name that follows from their content. The first one of a process is not
     sent if the API still has it, so that a restart repeats none.
@@ -122,6 +125,7 @@ class EventRecorder:
         related: ObjectReference | None = None,
         behind: bool = False,
         once: bool = False,
+        optional: bool = False,
     ) -> bool:
         """Queue an Event to be sent. Return False if it was dropped because the queue is full."""
         now = self._wall_clock()
@@ -132,10 +136,13 @@ class EventRecorder:
             series.last = now
             # The second occurrence is written at once, because it creates the series; the sweep writes later ones.
             return self._enqueue(series) if series.count == 2 else True
+        if optional and len(self._queue) + len(self._behind) >= _OPTIONAL:
+            self.dropped += 1
+            return False
         series = self._begin(regarding, related, type, reason, action, note, now)
         if once:
             self._name_by_content(series, regarding, note)
-        if not self._enqueue(series, behind=behind):
+        if not self._enqueue(series, behind=behind or optional):
             return False
         self._series[key] = series
         if len(self._series) > 8 * self._capacity:
@@ -292,7 +299,7 @@ class EventRecorder:
     def _log_failure(self, error: Exception) -> None:
         """Log a failed write of an Event, once per kind of failure. A namespace in deletion rejects events, which
         is normal."""
-        if isinstance(error, ApiError) and (error.status == 404 or _terminating(error)):
+        if isinstance(error, ApiError) and (error.status == 404 or error.namespace_terminating):
             log.debug("event not recorded: %s", error)
             return
         word = error.reason if isinstance(error, ApiError) else type(error).__name__
@@ -304,14 +311,6 @@ class EventRecorder:
         while True:
             await self._sleep(SWEEP_PERIOD)
             self.sweep()
-
-
-def _terminating(error: ApiError) -> bool:
-    causes = error.details.get("causes")
-    is_cause = isinstance(causes, list) and any(
-        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
-    )
-    return error.status == 403 and (is_cause or "being terminated" in error.message)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -34,6 +34,10 @@ class GangRules(msgspec.Struct, frozen=True):
     native: bool = False
     alone: bool = False
 
+    def match_policy_setting(self, policy: MatchPolicy) -> str:
+        """Return the setting that gives all gangs of this declaration a match policy; "" without a name."""
+        return f"phalanx.dialects.matchPolicies: {{{self.name}: {policy}}}" if self.name else ""
+
 
 PLAIN = GangRules()
 
@@ -198,6 +202,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it creates pods
     admitted: bool = True  # can be allocated (False while the phase of such a group is Pending)
     completed: bool = False  # its phase says that no further member is to come
+    suspended: bool = False  # its owner is suspended: it creates no members until it is resumed
     owned: bool = False  # another object owns the group and can create further members
     unit: bool = False  # its members are disrupted only together
     preemptable: bool = True  # False: its owner forbids the eviction of its members for other pods

@@ -11,6 +11,7 @@ from phalanx.model.gang import GangKey
 
 #: Verdict code of gangs with fewer existing members than required.
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
+WAITING_FOR_VOLUMES = "WaitingForVolumes"
 
 
 class NodeCount(msgspec.Struct, frozen=True, omit_defaults=True):

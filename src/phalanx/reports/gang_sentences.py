@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import Gang, GangCounts, share_of
@@ -11,6 +11,7 @@ from phalanx.model.text.counts import count_of
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.group_states import has_started
+from phalanx.reports.pod_troubles import PodTrouble
 from phalanx.reports.why_answer import GangSize, WhyAnswer
 from phalanx.scheduling.diagnosis.verdicts import to_count
 from phalanx.scheduling.gangs.quorum import ONCE, QuorumRequirement
@@ -81,3 +82,16 @@ def gang_size(record: GangRecord, spec: Gang, counts: GangCounts, expected: Sequ
         len(expected),
         format_moment(ends) if ends else "",
     )
+
+
+def add_troubles(answer: WhyAnswer, pods: Iterable[Pod], troubles: Mapping[str, PodTrouble]) -> None:
+    """Add to the answer how many of the pods do not run, with the first reason."""
+    affected = [pod for pod in sorted(pods, key=lambda pod: pod.name) if pod.uid in troubles]
+    if not affected:
+        return
+    first = troubles[affected[0].uid]
+    if not answer.reason:
+        answer.reason = first.reason
+        answer.change = first.advice(affected[0])
+    verb = "does not run" if len(affected) == 1 else "do not run"
+    answer.append(f"{count_of(len(affected), 'pod')} {verb}: {affected[0].name}: {first.sentence}")

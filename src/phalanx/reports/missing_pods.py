@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.workloads.kubernetes import failed_indexes
 from phalanx.jobs.quota_shortage import NamespaceQuota, QuotaShortage, quota_shortage, read_quota
 from phalanx.jobs.suspended import JOB as NATIVE_JOB
 from phalanx.jobs.suspended import QUEUE_LABEL, next_group_name
@@ -253,7 +254,8 @@ def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any
         return [(template, _count(spec, "replicas", 1))]
     wanted = _count(spec, "parallelism", 1)
     if isinstance(spec.get("completions"), int):
-        wanted = min(wanted, max(0, spec["completions"] - _count(status, "succeeded", 0)))
+        ended = _count(status, "succeeded", 0) + failed_indexes(status, spec["completions"])
+        wanted = min(wanted, max(0, spec["completions"] - ended))
     return [(template, wanted)]
 
 

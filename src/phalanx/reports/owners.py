@@ -24,6 +24,7 @@ from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.scheduling.refusals.refusal import AWAITING_ADMISSION
 
 Json = dict[str, Any]
 
@@ -202,12 +203,16 @@ async def without_pods(reader: OwnerLookup, name: str, kind: str = "") -> str:
     return ""
 
 
+# Reasons of a gang whose owner creates no members while it is suspended.
+_WITHOUT_MEMBERS = (NOT_ENOUGH_MEMBERS, AWAITING_ADMISSION)
+
+
 async def add_suspended_job(reader: OwnerLookup, answer: WhyAnswer | None) -> WhyAnswer | None:
     """Add to the answer about a gang without members that its job is suspended, if so.
 
     Some operators keep the PodGroup of a suspended job.
     """
-    if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS:
+    if answer is None or answer.kind != "Gang" or answer.reason not in _WITHOUT_MEMBERS:
         return answer
     if answer.members is None or answer.members.present or answer.members.gated:
         return answer

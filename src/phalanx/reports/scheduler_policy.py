@@ -8,7 +8,14 @@ from typing import Any
 
 import msgspec
 
-from phalanx.daemon.controllers.policy_record import DATA_KEY, NAME, NAMES_KEY
+from phalanx.daemon.controllers.policy_record import (
+    FORMER_NAME,
+    FORMER_NAMES_KEY,
+    FORMER_POLICY_KEY,
+    NAME,
+    PublishedPolicy,
+    published_policies,
+)
 from phalanx.daemon.policy_file import parse_policy, read_policy_text
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
@@ -56,25 +63,20 @@ class SchedulerPolicy:
         names = tuple(scheduler_names)
         if self._given is not None and names:
             return msgspec.structs.replace(self._given, scheduler_names=names)
-        name = f"{name_prefix(names or DEFAULT_NAMES)}-{NAME}"
-        where = f"configmap {namespace}/{name}, the scheduler's policy"
-        data: dict[str, Any] = {}
+        where = f"configmap {namespace}/{NAME}, the policies of the schedulers"
         try:
-            data = (await client.get(CONFIG_MAPS.path(namespace, name))).get("data") or {}
+            published, several = await _published(client, namespace, names)
         except ApiError as error:
-            if error.status == 403:
-                failure = f"not read: {where}: {error.message}"
-                return self._without_record(failure, names)
-            if error.status != 404:  # on 404 no scheduler has run here yet, or an older version
+            if error.status != 403:
                 raise
-        names = names or _published_names(data)
+            return self._without_record(f"not read: {where}: {error.message}", names)
+        names = names or tuple(filter(None, published.scheduler_names)) or DEFAULT_NAMES
         if self._given is not None:
-            return msgspec.structs.replace(self._given, scheduler_names=names)
-        text = data.get(DATA_KEY)
-        if not isinstance(text, str) or not text:
+            return msgspec.structs.replace(self._given, scheduler_names=names, warning=several)
+        if not published.policy:
             return _built_in(names)
         try:
-            return FoundPolicy(parse_policy(text, where), text, scheduler_names=names)
+            return FoundPolicy(parse_policy(published.policy, where), published.policy, several, names)
         except PolicyError as error:
             return _built_in(names, f"not used: {error}; using the built-in policy. Fix: use --config")
 
@@ -105,13 +107,50 @@ class SchedulerPolicy:
                 return
 
 
-def _published_names(data: dict[str, Any]) -> tuple[str, ...]:
-    """Return the published scheduler names; the default for an older scheduler, which publishes none."""
+async def _published(client: KubeClient, namespace: str, names: tuple[str, ...]) -> tuple[PublishedPolicy, str]:
+    """Return the policy that the scheduler with these names publishes, and a warning if several schedulers could be
+    meant. Without names it is the scheduler `phalanx`, else the first one by name. Raises ApiError, but not 404."""
+    policies = published_policies(await _data(client, namespace, NAME))
+    prefix = name_prefix(names or DEFAULT_NAMES)
+    if prefix in policies:
+        return policies[prefix], ""
+    # An earlier release has written another object; the roles of this one do not permit to read it.
     try:
-        names = msgspec.json.decode(data.get(NAMES_KEY) or "[]", type=list[str])
-    except (msgspec.DecodeError, TypeError):
-        names = []
-    return tuple(filter(None, names)) or DEFAULT_NAMES
+        former = await _data(client, namespace, f"{prefix}-{FORMER_NAME}")
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        former = {}
+    if former:
+        served = _names_in(former.get(FORMER_NAMES_KEY))
+        return PublishedPolicy(served, str(former.get(FORMER_POLICY_KEY) or "")), ""
+    if names or not policies:
+        return PublishedPolicy(), ""
+    first, *others = policies
+    warning = (
+        f"{len(policies)} schedulers publish a policy ({', '.join(policies)}); using that of {first}; fix: use "
+        "--scheduler-name"
+        if others
+        else ""
+    )
+    return policies[first], warning
+
+
+async def _data(client: KubeClient, namespace: str, name: str) -> dict[str, Any]:
+    """Return the data of a ConfigMap; empty if no scheduler has written it yet."""
+    try:
+        return (await client.get(CONFIG_MAPS.path(namespace, name))).get("data") or {}
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return {}
+
+
+def _names_in(text: object) -> tuple[str, ...]:
+    try:
+        return tuple(filter(None, msgspec.json.decode(str(text or "[]"), type=list[str])))
+    except msgspec.DecodeError:
+        return ()
 
 
 def _built_in(names: tuple[str, ...], warning: str = "") -> FoundPolicy:

@@ -47,6 +47,7 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
 from phalanx.model.events import ClusterEvent, NodeBackoffsRestored
 from phalanx.model.eviction_condition import ToldEviction
+from phalanx.reports.pod_troubles import PodTrouble, pod_trouble
 from phalanx.reports.stored_history import read_backoffs
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
@@ -81,9 +82,9 @@ class Snapshot(msgspec.Struct):
     """Cluster state read once, with the parts that could not be read.
 
     `missing` names unreadable kinds with the reason. By uid, `refused` holds the API error of a pod's last binding,
-    and `disruption_targets` the eviction reasons. `usages` is the past usage of accounts, if needed
-    (`stored_usage`). `events` rebuild the state from the beginning. `native_groups` tells whether the API serves
-    Kubernetes' own PodGroups.
+    `disruption_targets` the eviction reasons, and `troubles` why pods with a node do not run. `usages` is the past
+    usage of accounts, if needed (`stored_usage`). `events` rebuild the state from the beginning. `native_groups`
+    tells whether the API serves Kubernetes' own PodGroups.
     """
 
     state: ClusterState
@@ -94,6 +95,7 @@ class Snapshot(msgspec.Struct):
     usages: list[AccountUsage] = []
     events: list[ClusterEvent] = []
     native_groups: bool = False
+    troubles: dict[str, PodTrouble] = {}
 
     def apply_events(self, events: Iterable[ClusterEvent]) -> None:
         for event in events:
@@ -128,6 +130,8 @@ async def read_cluster(
         try:
             async for raw in _items(client, resource, own_namespace, snapshot.missing):
                 seen(resource, raw)
+                if resource == PODS and (found := pod_trouble(raw)) is not None:
+                    snapshot.troubles[found[0]] = found[1]
                 try:
                     entry = decode(raw)
                 except msgspec.DecodeError as error:

@@ -17,6 +17,7 @@ from phalanx.reports.borrowed_room import borrowed_room, usage_of_queues
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
 from phalanx.reports.gang_sentences import (
+    add_troubles,
     describe_without_pending,
     gang_size,
     lifted_minimum,
@@ -58,6 +59,7 @@ class WhyReport:
         self._now, self._promises = now, promises or Promises()
         self._state = snapshot.state
         self._refused = snapshot.refused
+        self._troubles = snapshot.troubles
         self._disruption_targets = snapshot.disruption_targets
         # Counts of gangs before the dry run places pods.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
@@ -114,6 +116,8 @@ class WhyReport:
             if self._before[pod.uid] is MemberState.RUNNING:
                 answer.message += self._planned_eviction(record)
                 answer.append(self._borrowed_room([record]))
+            if self._before[pod.uid] in ACTIVE:
+                add_troubles(answer, [pod], self._troubles)
             return answer
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
@@ -153,6 +157,7 @@ class WhyReport:
         if self._counts[key].bound + self._counts[key].running and not answer.state.over:
             members = record.members.values()
             answer.append(self._borrowed_room(each for each in members if self._before[each.pod.uid] in ACTIVE))
+        add_troubles(answer, (pod for pod in pods if self._before[pod.uid] in ACTIVE), self._troubles)
         return answer
 
     def composite(self, key: GangKey) -> WhyAnswer | None:
@@ -250,6 +255,7 @@ class WhyReport:
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
         answer.members, answer.gang_name = self._counts[record.key], record.title
+        answer.object = object_name(record)
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:
@@ -304,12 +310,16 @@ class WhyReport:
         placed = [uid for uid in uids if uid in self.bound_to]
         targets = sorted({self.bound_to[uid] for uid in placed})
         refusal = next((self._refused[uid] for uid in placed if uid in self._refused), "")
+        waiting = next((self._troubles[uid] for uid in placed if uid in self._troubles), None)
         if refusal:
             answer.reason, answer.message = (
                 "SchedulerError",
                 f"it fits on {first_of(targets, _NODES_NAMED)}, but {refusal}",
             )
             answer.change = "remove the cause that the API server reports; the binding is retried until then"
+        elif waiting is not None:
+            answer.reason, answer.message = waiting.reason, waiting.message
+            answer.change = waiting.advice(self._state.pods[placed[0]].pod)
         elif targets:
             answer.forecast = PlacementForecast.STARTS_NOW
             answer.message = f"it would be placed now on {first_of(targets, _NODES_NAMED)}"
@@ -325,6 +335,12 @@ def object_path(record: GangRecord | None) -> str:
     """Return the URL path of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
+
+
+def object_name(record: GangRecord) -> str:
+    """Return the full name of the object that declares a gang, since `podgroup` means one of several kinds."""
+    ref = record.spec.source if record.spec is not None else None
+    return f"{ref.plural}.{ref.group}/{ref.name}" if ref is not None else ""
 
 
 def _needs_nodes(state: GangState) -> bool:

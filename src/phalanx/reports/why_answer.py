@@ -25,6 +25,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     - `placeable`, `missing`: members that fit now, and those that do not fit or do not exist.
     - `evictions`: set while it waits for room. `loss`: set where a gang lost members to evictions and lacks them.
     - `domain`: topology domain of a gang with a topology, current or planned.
+    - `object`: name of the declaring object as kubectl accepts it, such as podgroups.scheduling.x-k8s.io/train.
     - `composite`: name of the composite above a gang; `groups`: the gangs of a composite.
     - `size`: set for a gang with more members than its minimum, present or expected.
     - `start`: promised start while it waits for room; `run_time`: end of its run-time limit.
@@ -54,6 +55,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     run_time: RunTimeEntry | None = None
     forecast: PlacementForecast = PlacementForecast.NONE
     gang_name: str = ""
+    object: str = ""
 
     @property
     def waits(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
@@ -16,8 +16,11 @@ from phalanx.model.gang import GangKey, GroupRef, share_of
 from phalanx.model.pod import PlanMark, Pod
 from phalanx.model.text.counts import count_of
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.framework.policy import POD_EVENTS
 
 _NODES_NAMED = 5
+# Largest gang whose members get an event of their own with `auto`.
+_SMALL = 8
 
 
 class _Batch:
@@ -36,12 +39,22 @@ class EventPublisher:
 
     A change of a gang is recorded on its object and its first member, or on the first member only if it has no
     object. Other pending members get one event per reason, after all more urgent events. So have single pods.
+
+    Bound members of small gangs get an event of their own as `pod_events` says (the policy's `phalanx.podEvents`),
+    if there is time for it: for large gangs these events would cost more than the bindings.
     """
 
-    def __init__(self, recorder: EventRecorder, state: ClusterState, dialects: Dialects | None = None) -> None:
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        state: ClusterState,
+        dialects: Dialects | None = None,
+        pod_events: Callable[[], str] = lambda: POD_EVENTS[0],
+    ) -> None:
         self._recorder = recorder
         self._dialects = dialects or Dialects()
         self._state = state
+        self._pod_events = pod_events
         self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
     def bindings_posted(self, binds: Iterable[Bind]) -> None:
@@ -51,11 +64,14 @@ class EventPublisher:
                 self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
 
     def binding_answered(self, bind: Bind, bound: bool) -> None:
+        note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
         if bind.gang is None:
             if bound:
-                note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
                 self._recorder.record(pod_reference(bind), reason="Scheduled", action="Binding", note=note)
             return
+        if bound and self._has_own_event(bind.gang):
+            member = pod_reference(bind)
+            self._recorder.record(member, reason="Scheduled", action="Binding", note=note, optional=True)
         batch = self._batches.get((bind.gang, bind.cause))
         if batch is None:
             return
@@ -68,6 +84,14 @@ class EventPublisher:
             del self._batches[bind.gang, bind.cause]
             if batch.first is not None:
                 self._gang_bound(bind.gang, batch.first, batch.nodes)
+
+    def _has_own_event(self, key: GangKey) -> bool:
+        """Return whether a bound member of the gang gets an event of its own."""
+        setting = self._pod_events()
+        if setting != "auto":
+            return setting == "member"
+        record = self._state.gangs.get(key)
+        return record is not None and len(record.members) <= _SMALL
 
     def _gang_bound(self, key: GangKey, first: Bind, nodes: Counter[str]) -> None:
         shown = ", ".join(f"{node} ({count})" for node, count in sorted(nodes.items())[:_NODES_NAMED])
@@ -87,6 +111,11 @@ class EventPublisher:
     def gang_waits(self, record: GangRecord, verdict: Verdict) -> None:
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
         self._publish_gang(record, reason, text_of(verdict), held=True)
+
+    def gang_has_object(self, record: GangRecord, verdict: Verdict) -> None:
+        """Record the published verdict on the object of a gang that had none at that time."""
+        reason = "Unschedulable" if verdict.unschedulable else verdict.code
+        self._publish_gang(record, reason, text_of(verdict), held=True, members=False)
 
     def member_waits(self, pod: Pod, verdict: Verdict) -> None:
         """Record an event on another pending member of a gang whose first member has its event."""
@@ -143,7 +172,9 @@ class EventPublisher:
             once=True,
         )
 
-    def _publish_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
+    def _publish_gang(
+        self, record: GangRecord, reason: str, note: str, held: bool = False, members: bool = True
+    ) -> None:
         source = source_reference(record)
         if source is not None:
             assert record.spec is not None
@@ -152,7 +183,7 @@ class EventPublisher:
             kind_reason = kind.waiting_reason if held and kind.waiting_reason else reason
             self._recorder.record(source, type="Warning", reason=kind_reason, action="Scheduling", note=note)
         first = min(record.pending.values(), key=lambda member: member.order, default=None)
-        if first is not None:
+        if first is not None and members:
             pod_reason = "FailedScheduling" if reason == "Unschedulable" else reason
             self._recorder.record(
                 pod_reference(first.pod), type="Warning", reason=pod_reason, action="Scheduling", note=note

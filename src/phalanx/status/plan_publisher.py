@@ -83,6 +83,8 @@ class PlanPublisher:
         """Update the published status after a change of a gang or of its members."""
         if key not in self._state.gangs:
             self._verdict_publisher.forget_gang(key)
+        else:
+            self._verdict_publisher.gang_touched(key)
         self._statuses.touch(key)
 
     def publish_warnings(self, warnings: Iterable[ObjectWarning]) -> None:

@@ -22,6 +22,8 @@ from phalanx.status.event_publisher import EventPublisher
 
 #: Codes of gangs that are incomplete, so that no attempt to place them was made.
 INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForGangGroup"})
+#: Codes of gangs whose group object or owner is missing: possibly it was not read yet, or is deleted first.
+UNDECLARED = frozenset({"PodGroupNotFound", "OwnerNotFound"})
 # A verdict that keeps changing is published after this many settling times.
 _RESTLESS = 3
 
@@ -30,13 +32,16 @@ class PublishingPace(msgspec.Struct, frozen=True):
     """Delays of publication in seconds.
 
     A verdict is published once it is unchanged for `settle`, or for `settle_members` if members are missing: the
-    pods of a gang are created one by one, and each intermediate count would be written to all of them. A verdict
-    with the same code and other counts is published again after `repeat` plus `repeat_per_listener` for each pod,
-    and after `longest_repeat` at the latest, to limit the load on the API server.
+    pods of a gang are created one by one, and each intermediate count would be written to all of them. If the
+    declaring object is missing, it is unchanged for `settle_undeclared`: pods can exist before their group, and
+    after it. A verdict with the same code and other counts is published again after `repeat` plus
+    `repeat_per_listener` for each pod, and after `longest_repeat` at the latest, to limit the load on the API
+    server.
     """
 
     settle: float = 0.3
     settle_members: float = 1.0
+    settle_undeclared: float = 5.0
     repeat: float = 5.0
     repeat_per_listener: float = 0.02
     longest_repeat: float = 120.0
@@ -49,10 +54,11 @@ class _Topic:
     """Newest and last published verdict of one gang or pod, and the time to publish the newest.
 
     `gang` is set for a member above the minimum of its gang. `members` are the members of a gang with an event
-    about its code. `refused` is the cause in the last event about the admission of a group.
+    about its code. `refused` is the cause in the last event about the admission of a group. `source` is the object
+    of the gang at the last publication.
     """
 
-    __slots__ = ("arrivals", "due", "gang", "members", "refused", "since", "told", "told_at", "verdict")
+    __slots__ = ("arrivals", "due", "gang", "members", "refused", "since", "source", "told", "told_at", "verdict")
 
     def __init__(self, gang: GangKey | None = None) -> None:
         self.gang = gang
@@ -64,6 +70,7 @@ class _Topic:
         self.due: float | None = None
         self.members: tuple[str, set[str]] = ("", set())
         self.refused: object = None
+        self.source: object = None
 
 
 class VerdictPublisher:
@@ -140,6 +147,15 @@ class VerdictPublisher:
         else:
             self._plan(uid, topic, len(self._pods))
 
+    def gang_touched(self, key: GangKey) -> None:
+        """Publish the last verdict of a gang on its object, if that was generated after the publication."""
+        topic, record = self._gangs.get(key), self._state.gangs.get(key)
+        if topic is None or record is None or topic.told is None or topic.source is not None:
+            return
+        topic.source = _source(record)
+        if topic.source is not None and _listens(record, topic.told):
+            self._event_publisher.gang_has_object(record, topic.told)
+
     def forget_gang(self, key: GangKey) -> None:
         self._gangs.pop(key, None)
         for uid in self._surplus.pop(key, ()):
@@ -195,6 +211,8 @@ class VerdictPublisher:
         assert verdict is not None
         now, pace = self._clock(), self._pace
         settle = pace.settle_members if verdict.code in INCOMPLETE else pace.settle
+        if verdict.code in UNDECLARED:
+            settle = pace.settle_undeclared
         if topic.due is None:
             topic.since = now
         due = min(now + settle, topic.since + _RESTLESS * settle)
@@ -217,6 +235,7 @@ class VerdictPublisher:
             del self._gangs[key]
             return
         topic.arrivals = record.arrivals
+        topic.source = _source(record)
         before = self._told_before(record.pending, verdict) if first else {}
         for uid in sorted(record.pending):
             self._conditions.set_verdict(uid, verdict)
@@ -273,3 +292,8 @@ def _listens(record: GangRecord, verdict: Verdict) -> bool:
     """Return whether a pending pod or a PodGroup can show the verdict. A group that awaits admission has no pods
     yet, so a verdict on missing members does not count."""
     return bool(record.pending) or (awaits_admission(record) and verdict.code not in INCOMPLETE)
+
+
+def _source(record: GangRecord) -> object:
+    """Return the object that declares a gang, or that was generated for it; None without one."""
+    return record.spec.source if record.spec is not None else None

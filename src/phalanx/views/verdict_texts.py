@@ -39,6 +39,7 @@ TEXTS: Mapping[str, str] = MappingProxyType(
         "PlanningFailed": "planning failed with an error: see the log of the scheduler",
         "SchedulerError": "the API server rejected its binding",
         "SchedulingGated": "its pods have scheduling gates",
+        "WaitingForVolumes": "it waits for its volumes or devices",
     }
 )
 #: Text of each reason of an eviction, with the API server's and Kubernetes' own.

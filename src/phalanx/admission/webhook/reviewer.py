@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.admission import queues
 from phalanx.admission.context import AdmissionContext, parent_of
-from phalanx.admission.fields import Json, mapping, text
+from phalanx.admission.fields import Json, PatchBuilder, mapping, text
 from phalanx.admission.queue_rights import queues_named, queues_to_ask_for, refusal_of_use
 from phalanx.admission.quota_reservations import QuotaReservationCheck
 from phalanx.admission.webhook.cluster_view import AdmissionView
@@ -44,11 +44,17 @@ class AdmissionReviewer:
         if request.operation not in route.operations:
             return []
         context = await self._view.context(request.namespace)
-        if request.operation == "UPDATE":
-            old = request.old_object
-            if old is None or route.defaults(_with_names(old, request), context).patch:
-                return []
-        return route.defaults(_with_names(document, request), context).patch
+        if request.operation != "UPDATE":
+            return route.defaults(_with_names(document, request), context).patch
+        old = request.old_object
+        if old is None:
+            return []
+        built = PatchBuilder(document)
+        if not route.defaults(_with_names(old, request), context).patch:
+            built = route.defaults(_with_names(document, request), context)
+        if route.preserve is not None:
+            route.preserve(built, old)
+        return built.patch
 
     async def denial(self, route: Route, request: ReviewRequest) -> Denial | None:
         """Return the denial of an admission request, None if it is allowed."""

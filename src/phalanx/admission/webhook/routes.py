@@ -13,6 +13,7 @@ from phalanx.admission.fields import Json, PatchBuilder
 from phalanx.admission.queue_rights import LABELLED
 
 Defaults = Callable[[Json, AdmissionContext], PatchBuilder]
+Preserve = Callable[[PatchBuilder, Json], None]
 Validate = Callable[[Json, Json | None, AdmissionContext], list[str]]
 
 
@@ -23,13 +24,16 @@ def _no_refusals(document: Json, old: Json | None, context: AdmissionContext) ->
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the webhook with its rules. `resources` are plural.group. `rights_only`: only the right to use queues
-    is checked."""
+    is checked.
+    `preserve` adds the fields of a controller that an update has dropped, from the old object.
+    """
 
     path: str
     resources: tuple[str, ...]
     version: str
     operations: tuple[str, ...]
     defaults: Defaults | None = None
+    preserve: Preserve | None = None
     validate: Validate | None = None
     rights_only: bool = False
     namespaced: bool = True
@@ -67,7 +71,7 @@ QUEUE_RIGHTS: Final = Route(
 #: Check of quota that is reserved for groups; the API server calls it only for namespaces with a label.
 QUOTA_RESERVATIONS: Final = _route("/pods/quota", "", "v1", _CREATE, validate=_no_refusals)
 ROUTES: Final = (
-    _route("/jobs/mutate", _BATCH, "v1alpha1", _WRITE, defaults=jobs.defaults),
+    _route("/jobs/mutate", _BATCH, "v1alpha1", _WRITE, defaults=jobs.defaults, preserve=jobs.preserve),
     _route("/podgroups/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=pod_groups.defaults),
     _route("/pods/mutate", "", "v1", _CREATE, defaults=pods.defaults),
     _route("/queues/mutate", _SCHEDULING, "v1beta1", _WRITE, defaults=queues.defaults, namespaced=False),

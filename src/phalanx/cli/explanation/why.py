@@ -130,6 +130,8 @@ def render(answer: WhyAnswer) -> str:
         lines.append(
             f"  Gang {answer.gang_name or answer.gang}: minimum {minimum}; members: {', '.join(parts) or 'none'}"
         )
+        if answer.object:
+            lines.append(f"  Object: {answer.object}")
         # Members above the minimum do not keep the gang from starting, so their absence is not reported.
         if answer.missing and answer.state.waits and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of {answer.minimum} required members")

@@ -142,7 +142,9 @@ def member_reading() -> Iterator[Manifest]:
     yield make_rule(["apps"], ["replicasets", "statefulsets"], READ)
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
     yield make_rule(["storage.k8s.io"], storage, READ)
-    yield make_rule(["resource.k8s.io"], ["deviceclasses", "resourceslices", "resourceclaims"], READ)
+    yield make_rule(
+        ["resource.k8s.io"], ["deviceclasses", "devicetaintrules", "resourceslices", "resourceclaims"], READ
+    )
     yield make_rule(["policy"], ["poddisruptionbudgets"], READ)
     yield make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
     yield make_rule([PHALANX], ["maintenancewindows", "reservations"], READ)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
-from phalanx.daemon.controllers.policy_record import NAME as POLICY
+from phalanx.daemon.controllers.policy_record import NAME as POLICIES
 from phalanx.daemon.controllers.recent_history_record import NAME as RECENT_HISTORY
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
@@ -162,7 +162,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
     yield make_rule(["storage.k8s.io"], storage, READ)
-    yield make_rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], READ)
+    yield make_rule(["resource.k8s.io"], ["deviceclasses", "devicetaintrules", "resourceslices"], READ)
     # Patch adds the protection finalizer while pods use a claim. Devices are allocated and claims reserved in
     # the status,
     # which needs the right to bind since 1.36.
@@ -231,7 +231,7 @@ def records_rule(scheduler_name: str = "phalanx") -> Manifest:
 def _record_names(scheduler_name: str, *further: str) -> list[str]:
     usages = (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
     prefix = name_prefix([scheduler_name])
-    return [f"{prefix}-{record}" for record in (*usages, RESERVATIONS, RECENT_HISTORY, *further, POLICY)]
+    return [*(f"{prefix}-{record}" for record in (*usages, RESERVATIONS, RECENT_HISTORY, *further)), POLICIES]
 
 
 def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from phalanx.cli.listing.ages import age, span
+from phalanx.cli.listing.ages import OVERDUE, age, span
 from phalanx.cli.top.pieces import STATE_STYLES
 from phalanx.cli.top.row_list import PanelColumn, RowList, SortKey
 from phalanx.dashboard.rows.entries import GangRow
@@ -28,13 +28,17 @@ _URGENCY = (
 
 
 def start(row: GangRow, now: float) -> str:
-    """Format the start of a gang: `<= 12m0s` if promised, `~ 12m0s` if planned, `now` if the last dry run places
-    the gang."""
+    """Format the start of a gang: `<= 12m0s` if promised, or `overdue`; `~ 12m0s` if planned; `now` if the last dry
+    run places the gang.
+    """
     if row.forecast == PlacementForecast.STARTS_NOW:
         return "now"
     if not row.start:
         return "-"
-    return f"{'<=' if row.start_kind == 'promised' else '~'} {span(parse_time(row.start) - now)}"
+    promised, remaining = row.start_kind == "promised", parse_time(row.start) - int(now)
+    if promised and remaining < 0:
+        return OVERDUE
+    return f"{'<=' if promised else '~'} {span(remaining)}"
 
 
 def shown_name(row: GangRow) -> str:

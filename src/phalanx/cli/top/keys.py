@@ -36,7 +36,7 @@ _KEYS = (
 )
 _WORDS = (
     "MEMBERS: running / started together (minimum) / all.",
-    "START: <= promised (no later than), ~ planned (can change).",
+    "START: <= promised (no later than), overdue (promised, and passed), ~ planned (can change).",
     f"Queues: {USED} used of its own share, {BORROWED} borrowed, {FREE} rest of the cluster, {RIGHT} own share.",
     f"Nodes: {LEGEND}",
 )

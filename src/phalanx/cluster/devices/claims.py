@@ -40,6 +40,8 @@ from phalanx.model.devices.claims import (
     DeviceClassGone,
     DeviceSlice,
     DeviceSliceGone,
+    DeviceTaintRule,
+    DeviceTaintRuleGone,
 )
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
@@ -52,10 +54,13 @@ if TYPE_CHECKING:
 CLAIMS = "claims"
 UNAVAILABLE = "resourceclaim not available on the node"
 NOT_ALLOCATABLE = "cannot allocate all claims"
+#: Follows NOT_ALLOCATABLE, before the names of rules.
+TAINTED = " (devices are tainted by DeviceTaintRule "
 IN_USE = "resourceclaim in use"
 
 # Limit for the cached kinds of claims.
 _MOST_INQUIRIES = 64
+_MOST_NAMED = 3
 
 
 class DeviceClaims(NodeAllocator):
@@ -69,6 +74,7 @@ class DeviceClaims(NodeAllocator):
         self._supply = Supply()
         self._use = DeviceUse()
         self._classes: dict[str, DeviceClass] = {}
+        self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._selectors = Selectors()
         self._entries: dict[str, Entry] = {}
         self._inquiries: dict[tuple[ClaimSpec, ...], Inquiry] = {}
@@ -262,6 +268,11 @@ class DeviceClaims(NodeAllocator):
                 return self._classes_changed(last != fact)
             case DeviceClassGone(name):
                 return self._classes_changed(self._classes.pop(name, None) is not None)
+            case DeviceTaintRule():
+                rule, self._taint_rules[fact.name] = self._taint_rules.get(fact.name), fact
+                return self._classes_changed(rule != fact)
+            case DeviceTaintRuleGone(name):
+                return self._classes_changed(self._taint_rules.pop(name, None) is not None)
             case DeviceSlice():
                 return self._supply_changed(self._supply.put(fact))
             case DeviceSliceGone(name):
@@ -405,7 +416,8 @@ class DeviceClaims(NodeAllocator):
             if self._idle_plain(resource, row) < amount:
                 return f"Insufficient {resource}"
         if specs and self._counts(specs)[row] <= 0:
-            return self._inquiry(specs).fault(row) or NOT_ALLOCATABLE
+            inquiry = self._inquiry(specs)
+            return inquiry.fault(row) or NOT_ALLOCATABLE + _named(inquiry.taint_rules(row))
         return ""
 
     # devices
@@ -415,7 +427,7 @@ class DeviceClaims(NodeAllocator):
         if inquiry is None:
             if len(self._inquiries) >= _MOST_INQUIRIES:
                 del self._inquiries[next(iter(self._inquiries))]
-            question = ClaimQuestion(fresh, self._classes, self._selectors)
+            question = ClaimQuestion(fresh, self._classes, self._selectors, tuple(self._taint_rules.values()))
             inquiry = Inquiry(question, self._use, self.changes, self._near_row)
         self._inquiries[fresh] = inquiry  # last in the dict: used last
         return inquiry
@@ -444,6 +456,7 @@ class DeviceClaims(NodeAllocator):
         return mask
 
     def _classes_changed(self, changed: bool) -> bool:
+        """Process a change of classes or taint rules: each question is asked again."""
         if changed:
             self._inquiries.clear()
             self.changes.note_all(self._nodes.rows().tolist())
@@ -490,3 +503,11 @@ class DeviceClaims(NodeAllocator):
         """Return whether pod classes name the ResourceClaim: it can have several pods, or restricts the nodes of
         its pod."""
         return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
+
+
+def _named(rules: Sequence[str]) -> str:
+    """Return the names of DeviceTaintRules for the reason of a node; "" without any."""
+    if not rules:
+        return ""
+    more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
+    return f"{TAINTED}{', '.join(rules[:_MOST_NAMED])}{more})"

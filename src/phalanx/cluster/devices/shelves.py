@@ -57,6 +57,7 @@ class Inquiry:
         self._faults: dict[int, str] = {}
         self._errors: dict[int, str] = {}
         self._merits: dict[int, tuple[float, ...]] = {}
+        self._rules: dict[int, tuple[str, ...]] = {}
         self._cursor = -1
 
     def counts(self, alive: Callable[[], Sequence[int]], capacity: int, unlimited: int) -> IntArray:
@@ -75,6 +76,7 @@ class Inquiry:
             self._faults.clear()
             self._errors.clear()
             self._merits.clear()
+            self._rules.clear()
             stale = list(alive())
         for row in dict.fromkeys(stale):
             self._counts[row] = self._count(row, unlimited)
@@ -91,6 +93,11 @@ class Inquiry:
         """Return the reason why a row cannot serve the ClaimQuestion, other than too few devices, as of the last
         count."""
         return self._faults.get(row, "")
+
+    def taint_rules(self, row: int) -> tuple[str, ...]:
+        """Return the DeviceTaintRules that taint devices of a row which cannot serve the question, as of the last
+        count."""
+        return self._rules.get(row, ())
 
     def merit(self, row: int, copy: int) -> float:
         """Return the score of the row's devices for the n-th pod (from 0) by the pod's own lists, 0 to 100, as
@@ -155,6 +162,7 @@ class Inquiry:
         self._errors.pop(row, None)
         self._merits.pop(row, None)
         self.most[row] = 0
+        self._rules.pop(row, None)
         if prepared.fault:
             self._faults[row] = self._errors[row] = prepared.fault
             return 0
@@ -163,6 +171,8 @@ class Inquiry:
             self._faults[row] = TOO_HARD
         elif not result.copies and any(pool.fault for pool, _ in self._near(row)):
             self._faults[row] = INVALID_POOLS
+        if not result.copies and (rules := {name for slot in prepared.shelf.slots for name in slot.view.rules}):
+            self._rules[row] = tuple(sorted(rules))
         self._merits[row] = result.merits
         count = unlimited if result.endless else len(result.copies)
         self.most[row] = count if not count else max(count, most_copies(self.question, prepared.shelf, unlimited))

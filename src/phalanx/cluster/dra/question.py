@@ -11,6 +11,7 @@ from phalanx.cluster.dra.errors import SelectorError
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.sharing import Consumption, consumption
 from phalanx.cluster.dra.supply import CounterId, Offer
+from phalanx.cluster.dra.taint_rules import rules_of
 from phalanx.model.devices.claims import (
     ClaimSpec,
     Device,
@@ -19,6 +20,7 @@ from phalanx.model.devices.claims import (
     DeviceClass,
     DeviceRequest,
     DeviceTaint,
+    DeviceTaintRule,
     DeviceToleration,
 )
 from phalanx.model.text.quantity import QuantityError
@@ -32,7 +34,8 @@ class DraView(msgspec.Struct, frozen=True, cache_hash=True):
 
     `fits` has a bit for each ask with matching selectors, `tolerated` one for each ask that tolerates its taints.
     `attributes` are the values that constraints compare (None: absent). `consumes` is, for each ask, its
-    consumption of a shareable device.
+    consumption of a shareable device. `rules` are the names of DeviceTaintRules with a taint that an ask with
+    matching selectors does not tolerate.
     """
 
     fits: int
@@ -42,6 +45,7 @@ class DraView(msgspec.Struct, frozen=True, cache_hash=True):
     shareable: bool = False
     consumes: tuple[Consumption | None, ...] = ()
     fault: str = ""
+    rules: tuple[str, ...] = ()
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -67,9 +71,14 @@ class ClaimQuestion:
     satisfy them."""
 
     def __init__(
-        self, specs: Sequence[ClaimSpec], classes: Mapping[str, DeviceClass], selectors: Selectors
+        self,
+        specs: Sequence[ClaimSpec],
+        classes: Mapping[str, DeviceClass],
+        selectors: Selectors,
+        taint_rules: Sequence[DeviceTaintRule] = (),
     ) -> None:
         self.asks: list[DeviceAsk] = []
+        self._taint_rules = tuple(taint_rules)
         self.classes = classes
         self.fault = ""
         self._selectors = selectors
@@ -131,6 +140,8 @@ class ClaimQuestion:
 
     def _look(self, driver: str, offer: Offer) -> DraView | None:
         device = offer.device
+        rules = rules_of(self._taint_rules, offer.id, device, self.classes, self._selectors)
+        taints = (*device.taints, *(rule.taint for rule in rules))
         fits = tolerated = 0
         consumes: list[Consumption | None] = []
         for number, ask in enumerate(self.asks):
@@ -144,7 +155,7 @@ class ClaimQuestion:
                 return DraView(0, 0, fault=f"device {'/'.join(offer.id)}: {error}")
             consumes.append(consumed)
             fits |= (consumed is not None) << number
-            tolerated |= _tolerates(ask.tolerations, device.taints) << number
+            tolerated |= _tolerates(ask.tolerations, taints) << number
         if not fits:
             return None
         return DraView(
@@ -154,6 +165,14 @@ class ClaimQuestion:
             draws=tuple(sorted(offer.draws.items())),
             shareable=device.shareable,
             consumes=tuple(consumes) if device.shareable else (),
+            rules=self._untolerated(rules, fits),
+        )
+
+    def _untolerated(self, rules: Sequence[DeviceTaintRule], fits: int) -> tuple[str, ...]:
+        """Return the names of rules whose taint an ask in the mask `fits` does not tolerate."""
+        asks = [ask for number, ask in enumerate(self.asks) if fits >> number & 1]
+        return tuple(
+            rule.name for rule in rules if not all(_tolerates(ask.tolerations, (rule.taint,)) for ask in asks)
         )
 
     def _selected(self, ask: DeviceAsk, driver: str, device: Device) -> bool:

@@ -28,6 +28,14 @@ USUAL_LEVELS = (
     "topology.k8s.aws/network-node-layer-1",
     "topology.k8s.aws/network-node-layer-2",
     "topology.k8s.aws/network-node-layer-3",
+    # Topograph, the widest tier first; the older names of the same levels; the NVLink domain.
+    *(f"fabric.topograph.run/tier-{tier}" for tier in range(5, 0, -1)),
+    "network.topology.nvidia.com/core",
+    "network.topology.nvidia.com/spine",
+    "network.topology.nvidia.com/leaf",
+    "network.topology.nvidia.com/accelerator",
+    "accelerator.topograph.run/domain",
+    "nvidia.com/gpu.clique",
     "kubernetes.io/hostname",
 )
 

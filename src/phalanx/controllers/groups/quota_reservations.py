@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 # Quotas change with every pod: changes are grouped.
 _GATHER = 0.3
 _EXPIRY_PAUSE = 30.0
+# Seconds after which a quota that is not reserved is a warning.
+_REFUSED_SECONDS = 5.0
 
 
 class _Named(Wire):
@@ -109,6 +111,14 @@ def _read_namespace(raw: bytes) -> ReservingNamespace | None:
     return ReservingNamespace(metadata.uid, metadata.resource_version)
 
 
+class _Refusal(msgspec.Struct):
+    """Quota that is not reserved since a time (seconds), and whether a warning was recorded."""
+
+    since: float
+    note: str
+    told: bool = False
+
+
 class QuotaReservationController:
     """Controller that reconciles the quota reservations of a namespace when a PodGroup or a quota in it changes."""
 
@@ -119,6 +129,8 @@ class QuotaReservationController:
         dialects = dialects or Dialects(installed_dialects())
         self._declarations = dialects.declarations
         self._queue: WorkQueue[str] = WorkQueue()
+        # By namespace and uid of the group.
+        self._refused: dict[str, dict[str, _Refusal]] = {}
         self.namespaces: ObjectStore[ReservingNamespace] = ObjectStore(
             _read_namespace, changed=lambda key, old, new: self._queue.add(key[1])
         )
@@ -196,13 +208,13 @@ class QuotaReservationController:
             answer = answers.get(group.uid, f"False: {group.fault}" if group.fault else "")
             if answer != group.published:
                 await self._publish(group, answer)
+        pause = self._report_refusals(namespace, groups)
+        pauses = [pause] if pause is not None else []
         if any(reservation.claimed for reservation in after.groups.values()):
-            return float(CLAIM_SECONDS)
-        return (
-            _EXPIRY_PAUSE
-            if any(reservation.idle_since and not reservation.over for reservation in after.groups.values())
-            else None
-        )
+            pauses.append(float(CLAIM_SECONDS))
+        elif any(reservation.idle_since and not reservation.over for reservation in after.groups.values()):
+            pauses.append(_EXPIRY_PAUSE)
+        return min(pauses, default=None)
 
     async def _stored(self, path: str) -> dict[str, Any] | None:
         try:
@@ -234,16 +246,41 @@ class QuotaReservationController:
         path = group.resource.path(group.namespace, group.name)
         updated = await self._context.writer.patch(path, {"metadata": metadata}, PatchType.MERGE)
         self.groups[group.resource].put((group.namespace, group.name), msgspec.json.encode(updated))
-        if answer:
-            reason = "QuotaReserved" if answer == "True" else "QuotaNotReserved"
-            note = "the quota for all members is reserved" if answer == "True" else answer.removeprefix("False: ")
-            kind = "Normal" if answer == "True" else "Warning"
-            regarding = ObjectReference(
-                group.resource.kind,
-                group.name,
-                group.namespace,
-                group.uid,
-                group.resource.api_version,
-                group.resource_version,
-            )
-            self._context.recorder.record(regarding, type=kind, reason=reason, action=reason, note=note)
+        refused = self._refused.setdefault(group.namespace, {})
+        last = refused.pop(group.uid, None)
+        if answer == "True":
+            self._record(group, "Normal", "QuotaReserved", "the quota for all members is reserved")
+        elif answer:
+            since = last.since if last is not None else self._context.clock()
+            refused[group.uid] = _Refusal(since, answer.removeprefix("False: "))
+
+    def _report_refusals(self, namespace: str, groups: Sequence[ReservingGroup]) -> float | None:
+        """Record a warning for each group whose quota is not reserved after some seconds: in the first moments pods
+        and groups come and go. Return the seconds until the next one is due."""
+        refused = self._refused.pop(namespace, {})
+        now, pauses = self._context.clock(), []
+        for group in groups:
+            refusal = refused.get(group.uid)
+            if refusal is None:
+                continue
+            self._refused.setdefault(namespace, {})[group.uid] = refusal
+            if refusal.told:
+                continue
+            remaining = refusal.since + _REFUSED_SECONDS - now
+            if remaining > 0:
+                pauses.append(remaining)
+            else:
+                refusal.told = True
+                self._record(group, "Warning", "QuotaNotReserved", refusal.note)
+        return min(pauses, default=None)
+
+    def _record(self, group: ReservingGroup, kind: str, reason: str, note: str) -> None:
+        regarding = ObjectReference(
+            group.resource.kind,
+            group.name,
+            group.namespace,
+            group.uid,
+            group.resource.api_version,
+            group.resource_version,
+        )
+        self._context.recorder.record(regarding, type=kind, reason=reason, action=reason, note=note)

@@ -31,6 +31,7 @@ from phalanx.jobs.group_restarts import (
     read_restart_status,
     restart_event,
 )
+from phalanx.jobs.members import GROUP_RESTART
 from phalanx.kube.changes import Key
 from phalanx.kube.client import PatchType
 from phalanx.kube.core_resources import PODS
@@ -181,7 +182,7 @@ class GroupRestartController:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
-            "reason": "GroupRestart",
+            "reason": GROUP_RESTART,
             "message": f"phalanx: restart {number} of the pod's group",
             "lastTransitionTime": format_time(int(self._context.clock())),
         }

@@ -33,6 +33,7 @@ from phalanx.controllers.jobs.records import (
 )
 from phalanx.controllers.store import ObjectStore
 from phalanx.controllers.work_queue import WorkQueue
+from phalanx.dialects.times import parse_time
 from phalanx.jobs.members import JobPod, read_pod
 from phalanx.jobs.phases import ENDED
 from phalanx.jobs.plugins.plugin import JobPluginError
@@ -56,6 +57,8 @@ POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup
 # Delay that groups the changes of a gang's pods in one status.
 _GATHER = 0.05
 _COMMAND = "command-"
+# Seconds after which a PodGroup without a phase was seen by no scheduler.
+_UNSEEN_SECONDS = 15.0
 
 
 class VolcanoJobController:
@@ -79,6 +82,8 @@ class VolcanoJobController:
         self._by_uid: dict[str, Key] = {}
         # Reason and message, by the uid of the job, why its objects besides pods are missing.
         self._troubles: dict[str, tuple[str, str]] = {}
+        # Names of deleted pods that were evicted for a cause outside of their job, by the uid of the job.
+        self._disrupted: dict[str, set[str]] = {}
         self._admission = AdmissionContext(scheduler_names=context.scheduler_names)
         self.classes: ObjectStore[PriorityClassRecord] = ObjectStore(read_priority_class)
         self._objects = JobObjects(context, self.groups, self.classes)
@@ -109,6 +114,7 @@ class VolcanoJobController:
             self._by_uid.pop(old.uid, None)
             self._objects.forget(old.uid)
             self._troubles.pop(old.uid, None)
+            self._disrupted.pop(old.uid, None)
             self._creation.forget(key[0], old.uid)
         if new is not None:
             self._by_uid[new.uid] = key
@@ -117,6 +123,10 @@ class VolcanoJobController:
             self._queue.forget(key)
 
     def _pod_changed(self, key: Key, old: JobPod | None, new: JobPod | None) -> None:
+        if old is not None and old.disrupted and (new is None or new.uid != old.uid):
+            self._disrupted.setdefault(old.owner, set()).add(old.name)
+        if new is not None and (old is None or new.uid != old.uid):
+            self._disrupted.get(new.owner, set()).discard(new.name)
         for pod in (old, new):
             owner = self._by_uid.get(pod.owner) if pod is not None else None
             if owner is not None:
@@ -179,7 +189,8 @@ class VolcanoJobController:
         now = int(self._context.clock())
         pods = tuple(sorted(self.pods.of(record.uid), key=lambda pod: (pod.task, pod.index, pod.name)))
         orders = (current.order,) if current is not None and current.order is not None else ()
-        decided = plan(JobWorld(job, pods, group.group if group is not None else None, now, orders))
+        disrupted = frozenset(self._disrupted.get(record.uid, ()))
+        decided = plan(JobWorld(job, pods, group.group if group is not None else None, now, orders, disrupted))
         # A Command is remembered until it is deleted, so that it is executed once even if the process dies.
         later = [command for command in new if command.order is not None and command is not current]
         done = [command for command in commands if command not in later]
@@ -187,7 +198,7 @@ class VolcanoJobController:
         remembered = {name: value for name, value in former if not name.startswith(_COMMAND)}
         remembered |= {_COMMAND + command.uid: command.name for command in done} | _listed(job)
         status = replace(decided.status, controlled_resources=remembered)
-        status = self._with_reason(record.uid, status, group, decided)
+        status = self._with_reason(job, status, group, decided)
         if status != job.status:
             await self._write_status(key, record.raw, status)
             self._publish(job, status, decided)
@@ -197,7 +208,8 @@ class VolcanoJobController:
         if later:
             return 0.0
         wake = decided.wake_at - now if decided.wake_at is not None else None
-        return min((candidate for candidate in (again, wake) if candidate is not None), default=None)
+        unseen = self._unseen_in(job, group)
+        return min((pause for pause in (again, wake, unseen) if pause is not None and pause >= 0), default=None)
 
     def _has_remains(self, uid: str) -> bool:
         """Return whether a finished job still has pods or a PodGroup."""
@@ -246,24 +258,47 @@ class VolcanoJobController:
     # -- status ------------------------------------------------------------------------------------------
 
     def _with_reason(
-        self, uid: str, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
+        self, job: Job, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
     ) -> JobStatus:
         """Return the job's status with the reason why the job does not run."""
         if status.phase is JobPhase.FAILED:
             return status  # the reason was set with the phase
         reason, message = "", ""
         if status.phase in (JobPhase.PENDING, JobPhase.RESTARTING):
+            uid = job.metadata.uid
             trouble = self._troubles.get(uid) or self._creation.trouble(uid)
             if trouble is not None:
                 reason, message = trouble
             elif group is not None and group.message:
                 reason, message = "Unschedulable", group.message
+            elif self._is_unseen(job, group):
+                reason, message = "NoScheduler", self._no_scheduler(job)
             elif decided.waiting_tasks:
                 reason = "WaitsForTasks"
                 message = f"tasks {', '.join(decided.waiting_tasks)} wait for the tasks that they depend on"
         if (reason, message) == (status.state.reason, status.state.message):
             return status
         return replace(status, state=replace(status.state, reason=reason, message=message))
+
+    def _unseen_in(self, job: Job, group: JobGroupRecord | None) -> float | None:
+        """Return the seconds until a group without a phase counts as unseen by its scheduler, below 0 if it does
+        already; None if Phalanx serves the scheduler's name or the group has a phase."""
+        name = job.spec.scheduler_name
+        if not name or name in self._context.scheduler_names or group is None or group.group.phase:
+            return None
+        return parse_time(job.metadata.creation_timestamp) + _UNSEEN_SECONDS - self._context.clock()
+
+    def _is_unseen(self, job: Job, group: JobGroupRecord | None) -> bool:
+        remaining = self._unseen_in(job, group)
+        return remaining is not None and remaining <= 0
+
+    def _no_scheduler(self, job: Job) -> str:
+        name = job.spec.scheduler_name
+        flags = " ".join(f"--scheduler-name {served}" for served in (*self._context.scheduler_names, name))
+        return (
+            f'no scheduler named "{name}" has seen the PodGroup of the job; run it, or let Phalanx serve the '
+            f"name: start `phalanx scheduler` and `phalanx controllers` with {flags}"
+        )
 
     async def _write_status(self, key: Key, raw: bytes, status: JobStatus) -> dict[str, Any]:
         """Write the status of a job; unknown fields are preserved. Raise ApiError 409 after a concurrent write of

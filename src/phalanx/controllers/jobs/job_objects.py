@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
@@ -14,13 +15,16 @@ from phalanx.jobs.plugins.plugin import DesiredObject, JobPluginError
 from phalanx.jobs.plugins.registry import desired_objects
 from phalanx.jobs.plugins.ssh import generate_rsa_key
 from phalanx.jobs.pod_group import changed, desired_pod_group, priority_classes
-from phalanx.jobs.spec import Job
-from phalanx.jobs.volumes import missing_claim, volumes_of
+from phalanx.jobs.spec import BATCH, VERSION, Job
+from phalanx.jobs.volumes import CLAIM_NAMES_MANAGER, claim_name_patch, missing_claim, volumes_of
 from phalanx.kube.client import PatchType
 from phalanx.kube.core_resources import CONFIG_MAPS, SECRETS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 
+log = logging.getLogger(__name__)
+
+_JOBS = Resource(BATCH, VERSION, "jobs", "Job")
 _GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _MADE = {
@@ -100,18 +104,41 @@ class JobObjects:
 
     async def _ensure_volumes(self, job: Job) -> None:
         namespace = job.metadata.namespace
+        missing = []
         for volume in volumes_of(job):
-            if volume.manifest is not None and await self._create(_CLAIMS, namespace, volume.manifest):
-                continue
             try:
                 claim = await self._context.client.get(_CLAIMS.path(namespace, volume.claim))
             except ApiError as error:
                 if error.status != 404:
                     raise
-                raise ObjectTrouble("PVCError", missing_claim(volume.claim), _CLAIM_PERIOD) from None
-            if claim["metadata"].get("deletionTimestamp"):
-                text = f"waits for the end of pvc {volume.claim}, which is being deleted"
-                raise ObjectTrouble("NameOccupied", text, _CLAIM_PERIOD)
+                if volume.manifest is None:
+                    raise ObjectTrouble("PVCError", missing_claim(volume.claim), _CLAIM_PERIOD) from None
+                missing.append(volume.manifest)
+            else:
+                if claim["metadata"].get("deletionTimestamp"):
+                    text = f"waits for the end of pvc {volume.claim}, which is being deleted"
+                    raise ObjectTrouble("NameOccupied", text, _CLAIM_PERIOD)
+        if not missing:
+            return
+        # The names are written before their claims exist, and never for a claim that exists: a user who removes a
+        # name again is not overruled, and a crash in between loses no name.
+        await self._write_claim_names(job)
+        for manifest in missing:
+            await self._create(_CLAIMS, namespace, manifest)
+
+    async def _write_claim_names(self, job: Job) -> None:
+        """Write the names of generated claims into the job's spec, as upstream does."""
+        path = _JOBS.path(job.metadata.namespace, job.metadata.name)
+        patch = claim_name_patch(job, await self._context.client.get(path))
+        if not patch:
+            return
+        try:
+            await self._context.writer.patch(path, patch, PatchType.JSON, field_manager=CLAIM_NAMES_MANAGER)
+        except ApiError as error:
+            # The claims are created anyway: pods find them by the deterministic name.
+            if error.status not in _REFUSALS:
+                raise
+            log.info("job %s: the names of its claims were not written: %s", path, error.message)
 
     async def _ensure_plugins(self, job: Job) -> None:
         try:

@@ -23,6 +23,7 @@ from phalanx.jobs.plugins.plugin import JobPlugin, JobPluginError
 from phalanx.jobs.plugins.registry import plugins_of, shape
 from phalanx.jobs.pods import desired_pod
 from phalanx.jobs.quota_shortage import fitting_pods, quota_shortage
+from phalanx.jobs.restarts import restarts_begun
 from phalanx.jobs.spec import Job, TaskSpec
 from phalanx.kube.changes import Key
 from phalanx.kube.core_resources import PODS
@@ -90,7 +91,7 @@ class PodCreation:
             task,
             index,
             version=job.status.version,
-            retry_count=job.status.retry_count,
+            retry_count=restarts_begun(job.status),
             scheduler_name=self._context.scheduler_names[0],
         )
         return shape(plugins, job, task, index, pod)

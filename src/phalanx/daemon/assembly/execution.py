@@ -55,6 +55,7 @@ def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution
         lambda report: Binder(client, pool, report, core.signer),
         bound,
         preparation_handlers(PooledClient(client, pool, Urgency.BIND), provisioning_failed),
+        delayed=lambda bind, text: executor.delayed(bind, text),
     )
     eligibility = Eligibility(state, lambda: core.scheduler.placer)
     hub_lease = HubLease(client, core.options.lease_namespace, eligibility.since_now, wake)

@@ -98,6 +98,11 @@ def service_parts(built: Assembly) -> list[ServicePart]:
         ServicePart("lost members", gang_touched=status.lost_members.touch),
         ServicePart("objects", warnings=core.intake.drain_warnings),
         ServicePart("network faults", warnings=status.network_faults.new_warnings),
+        ServicePart(
+            "composite priorities",
+            gang_touched=status.composite_priorities.touch,
+            warnings=status.composite_priorities.new_warnings,
+        ),
         ServicePart("distrusted devices", warnings=status.distrusted_devices.new_warnings),
         ServicePart(
             "ignored protection",

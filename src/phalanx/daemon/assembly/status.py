@@ -19,6 +19,7 @@ from phalanx.status.group_status import GroupStatuses
 from phalanx.status.plan_publisher import PlanPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.verdict_publisher import VerdictPublisher
+from phalanx.status.warnings.composite_priorities import CompositePriorities
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.lost_members import LostMembers
 from phalanx.status.warnings.network_faults import NetworkFaults
@@ -35,6 +36,7 @@ class Publishers(msgspec.Struct, frozen=True, eq=False):
     accounts: AccountStatuses
     lost_members: LostMembers
     network_faults: NetworkFaults
+    composite_priorities: CompositePriorities
     distrusted_devices: DistrustedDevices
 
 
@@ -42,7 +44,7 @@ def build_status(core: Core, writes: Writes) -> Publishers:
     state, intake, pool, recorder = core.state, core.intake, writes.pool, writes.recorder
     endpoint = StatusEndpoint(writes.client, recorder, core.telemetry.status_refused)
     conditions = PodConditions(writes.client, pool, time.time)
-    event_publisher = EventPublisher(recorder, state, intake.dialects)
+    event_publisher = EventPublisher(recorder, state, intake.dialects, lambda: core.policy.pod_events)
     lost_members = LostMembers(state, recorder, intake.dialects)
 
     def published_verdict(key: GangKey) -> Verdict | None:
@@ -81,5 +83,6 @@ def build_status(core: Core, writes: Writes) -> Publishers:
         AccountStatuses(endpoint, pool, state, intake, recorder, failures=core.failures),
         lost_members,
         NetworkFaults(state.topology),
+        CompositePriorities(state, intake.is_ours),
         DistrustedDevices(state, lambda: core.telemetry.distrusted(DEVICE_RESULTS)),
     )

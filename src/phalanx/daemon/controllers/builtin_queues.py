@@ -11,10 +11,12 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import DEFINITIONS
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import RetryPolicy
-from phalanx.model.account import AccountKey, Tree
+from phalanx.model.account import ROOT_QUEUE, AccountKey, Tree
+from phalanx.model.pod_quota import mapping, sequence
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +26,8 @@ _QUEUES = Resource(VOLCANO, "v1beta1", "queues", "Queue", namespaced=False)
 class BuiltinQueues:
     """Creator of the missing queues `default` and `root` once Volcano's Queues are served.
 
-    A queue that a user deletes is not created again before the next start.
+    A queue that a user deletes is not created again before the next start. `root` is created only if the served
+    schema has the field `parent`: older releases of Volcano have no tree, and `root` would be one more queue.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class BuiltinQueues:
     async def _create(self, queue: dict[str, Any]) -> None:
         name = queue["metadata"]["name"]
         try:
+            if name == ROOT_QUEUE and not await self._has_tree():
+                return
             await self._retry.run(lambda: self._client.create(_QUEUES.path(), queue), "POST")
         except (ApiError, ConnectionLost) as error:
             # 409: another client was faster.
@@ -62,3 +67,20 @@ class BuiltinQueues:
                 log.warning("queue %s was not created; groups still wait in it: %s", name, error)
         else:
             log.info("queue %s created", name)
+
+    async def _has_tree(self) -> bool:
+        """Return whether the served schema of queues has a parent."""
+        path = DEFINITIONS.path(None, f"{_QUEUES.plural}.{_QUEUES.group}")
+        try:
+            definition = await self._retry.run(lambda: self._client.get(path), "GET")
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            return False
+        versions = mapping(mapping(definition).get("spec")).get("versions")
+        for version in map(mapping, sequence(versions)):
+            if version.get("name") == _QUEUES.version:
+                schema = mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
+                spec = mapping(mapping(schema.get("properties")).get("spec"))
+                return "parent" in mapping(spec.get("properties"))
+        return False

@@ -180,6 +180,8 @@ class GeneratedPodGroups:
             # checked again.
             self._plan(key, entry, max(_FIRST_PAUSE, entry.paused_until - asyncio.get_running_loop().time()))
             return
+        if isinstance(error, ApiError) and error.namespace_terminating:
+            return
         complaint = (key.namespace, str(status))
         if complaint not in self._complaints:
             self._complaints.add(complaint)
@@ -215,6 +217,8 @@ class GeneratedPodGroups:
         kind, record = self._kind(), self._state.gangs[key]
         if not any(member.state in _COMES for member in record.members.values()):
             return None
+        if key.namespace in self._intake.ending:
+            return None  # the API server refuses new objects in a namespace that is being deleted
         if kind is None:
             self._without_kind[key] = None
             return None

@@ -14,19 +14,38 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.own_objects import name_prefix
 from phalanx.kube.retry import RetryPolicy
 
-NAME = "policy-in-force"
-DATA_KEY = "policy.yaml"
-#: Key of the served `spec.schedulerName` values, a JSON list; the first one names the scheduler's objects.
-NAMES_KEY = "scheduler-names"
-_KEYS = (DATA_KEY, NAMES_KEY)
+#: Name of the one object with the policies of all schedulers of the cluster, so that roles can name it.
+NAME = "phalanx-policies-in-force"
+#: Last part of the name of the object that each scheduler wrote before 0.1.0, and its keys: still read by commands.
+FORMER_NAME = "policy-in-force"
+FORMER_POLICY_KEY, FORMER_NAMES_KEY = "policy.yaml", "scheduler-names"
 # Limit in characters; a ConfigMap holds 1 MB.
 MOST_CHARACTERS = 200_000
 # Seconds between two checks of the stored policy: a restored backup could hold another one.
 _LOOK_PERIOD = 60.0
 
 
+class PublishedPolicy(msgspec.Struct, frozen=True, rename="camel"):
+    """Policy in force, and the served `spec.schedulerName` values; the first one names the scheduler's objects."""
+
+    scheduler_names: tuple[str, ...] = ()
+    policy: str = ""
+
+
+def published_policies(data: Mapping[str, object]) -> dict[str, PublishedPolicy]:
+    """Return the policies in the data of the object by key, the `name_prefix` of a scheduler. Unreadable ones are
+    left out."""
+    policies = {}
+    for key, text in sorted(data.items()):
+        try:
+            policies[key] = msgspec.json.decode(str(text), type=PublishedPolicy)
+        except (msgspec.DecodeError, UnicodeError):
+            continue
+    return policies
+
+
 class PolicyRecord:
-    """Storage of the scheduling policy in force in a ConfigMap.
+    """Storage of the scheduling policy in force in a ConfigMap, under a key of this scheduler's own.
 
     The object is read periodically and written when it differs. The scheduler does not depend on it: without it,
     commands need the policy as an option.
@@ -44,9 +63,9 @@ class PolicyRecord:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the storage of the policy text that `policy` returns; `clock` is in seconds."""
-        name = f"{name_prefix(scheduler_names)}-{NAME}"
-        self._object = OwnConfigMap(client, namespace, name, "it is written again", retry)
-        self._names = msgspec.json.encode(list(scheduler_names)).decode()
+        self._key = name_prefix(scheduler_names)
+        self._object = OwnConfigMap(client, namespace, NAME, "it is written again", retry)
+        self._names = tuple(scheduler_names)
         self._pool = pool
         self._policy = policy
         self._clock = clock
@@ -58,14 +77,14 @@ class PolicyRecord:
     async def load(self) -> None:
         """Load the stored policy from the ConfigMap."""
         data = await self._object.read()
-        self._written = {key: data[key] for key in _KEYS if key in data}
+        self._written = {self._key: data[self._key]} if self._key in data else {}
 
     def save(self) -> None:
         """Submit a write of a changed policy; call it about once a second."""
         text = self._policy()
         if self._busy:
             return
-        current = {DATA_KEY: text, NAMES_KEY: self._names}
+        current = {self._key: msgspec.json.encode(PublishedPolicy(self._names, text)).decode()}
         if current == self._written:
             if not self._refused and self._clock() - self._loaded_at >= _LOOK_PERIOD:
                 self._reload()

@@ -65,6 +65,11 @@ export function seconds(moment) {
   return moment ? Date.parse(moment) / 1000 : NaN;
 }
 
+// Returns whether a second that begins with a moment of the API has passed.
+export function passed(moment, now = Date.now() / 1000) {
+  return seconds(moment) < Math.floor(now);
+}
+
 export function age(moment, now = Date.now() / 1000) {
   return moment ? span(now - seconds(moment)) : "";
 }

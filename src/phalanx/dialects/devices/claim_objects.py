@@ -22,6 +22,7 @@ from phalanx.dialects.devices.claim_wire import (
     RequestWire,
     SelectorWire,
     SliceWire,
+    TaintRuleWire,
 )
 from phalanx.dialects.pods.pod_class import selector_term
 from phalanx.dialects.reader import Document
@@ -41,6 +42,8 @@ from phalanx.model.devices.claims import (
     DeviceRequest,
     DeviceSlice,
     DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintSelector,
     DeviceToleration,
     NodeAccess,
 )
@@ -135,6 +138,28 @@ def read_slice(document: Document) -> DeviceSlice:
             for name, counter in sorted((counter_set.counters or {}).items())
         ),
     )
+
+
+def read_taint_rule(document: Document) -> DeviceTaintRule:
+    """Read a rule; one with unreadable content taints no device, as in the API server, which rejects it."""
+    name = str(document["metadata"]["name"])
+    try:
+        spec = msgspec.convert(document, TaintRuleWire).spec
+        selector = spec.device_selector
+        selected = (
+            DeviceTaintSelector(
+                selector.driver,
+                selector.pool,
+                selector.device,
+                selector.device_class_name,
+                _selectors(selector.selectors),
+            )
+            if selector is not None
+            else None
+        )
+    except (msgspec.ValidationError, IllegibleError):
+        return DeviceTaintRule(name, DeviceTaint(""))
+    return DeviceTaintRule(name, DeviceTaint(spec.taint.key, spec.taint.value or "", spec.taint.effect), selected)
 
 
 def _unreadable(name: str, document: Document, error: str) -> DeviceSlice:

@@ -193,3 +193,23 @@ class SliceSpecWire(AccessWire):
 class SliceWire(Wire):
     metadata: Metadata
     spec: SliceSpecWire = msgspec.field(default_factory=SliceSpecWire)
+
+
+class TaintSelectorWire(Wire):
+    """Selector of a DeviceTaintRule; class and expressions exist in some versions only."""
+
+    device_class_name: str | None = None
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    selectors: list[SelectorWire] | None = None
+
+
+class TaintRuleSpecWire(Wire):
+    device_selector: TaintSelectorWire | None = None
+    taint: TaintWire = msgspec.field(default_factory=TaintWire)
+
+
+class TaintRuleWire(Wire):
+    metadata: Metadata
+    spec: TaintRuleSpecWire = msgspec.field(default_factory=TaintRuleSpecWire)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.core import NodeObject, PodObject
-from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
+from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice, read_taint_rule
 from phalanx.dialects.devices.device_charges import add_amounts, devices_of, offered_by_classes, without
 from phalanx.dialects.devices.extended_claims import ExtendedResources
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
@@ -25,6 +25,7 @@ from phalanx.model.devices.claims import (
     DeviceClassGone,
     DeviceSlice,
     DeviceSliceGone,
+    DeviceTaintRuleGone,
     ExtendedNeed,
     NodeAccess,
 )
@@ -38,6 +39,7 @@ ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 
 _GROUP, _VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
 _CLAIMS, _CLASSES, _SLICES = "resourceclaims", "deviceclasses", "resourceslices"
+_RULES = "devicetaintrules"
 _CLASSES_KEPT = 4096
 _SPECS_KEPT = 4096
 
@@ -73,6 +75,8 @@ class ClaimEnricher(PodEnricher):
 
     kinds = (
         WantedKind(_GROUP, _CLASSES, "DeviceClass", _VERSIONS),
+        # Rules before slices: the devices of a new slice are tainted from the beginning.
+        WantedKind(_GROUP, _RULES, "DeviceTaintRule", ("v1", "v1beta2", "v1alpha3")),
         WantedKind(_GROUP, _SLICES, "ResourceSlice", _VERSIONS),
         WantedKind(_GROUP, _CLAIMS, "ResourceClaim", _VERSIONS),
     )
@@ -83,7 +87,7 @@ class ClaimEnricher(PodEnricher):
         self._claims: dict[str, Claim] = {}
         # Claims that a scheduler created for extended resources, by pod uid.
         self._extended_claims: dict[str, str] = {}
-        self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set()}
+        self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set(), _RULES: set()}
         self._admins: set[str] = set()
         self._specs: dict[ClaimSpec, ClaimSpec] = {}
         self._classes: dict[tuple[PodClass, tuple[ClaimNeed, ...], Requests, Requests], PodClass] = {}
@@ -252,6 +256,8 @@ class ClaimEnricher(PodEnricher):
         self._names[kind.plural].add(name)
         if kind.plural == _SLICES:
             return [_fact(read_slice(document))], set()
+        if kind.plural == _RULES:
+            return [_fact(read_taint_rule(document))], set()
         device_class = read_device_class(document)
         created = str(metadata.get("creationTimestamp") or "")
         return [_fact(device_class)], self._extended.offered(name, device_class.extended, created)
@@ -286,6 +292,8 @@ class ClaimEnricher(PodEnricher):
         self._names[kind.plural].discard(name)
         if kind.plural == _SLICES:
             return [_fact(DeviceSliceGone(name))], set()
+        if kind.plural == _RULES:
+            return [_fact(DeviceTaintRuleGone(name))], set()
         return [_fact(DeviceClassGone(name))], self._extended.withdrawn(name)
 
     def unserved(self, kind: ServedKind) -> Changes:

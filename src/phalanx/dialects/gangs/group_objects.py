@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -52,10 +52,16 @@ _UNSEEN = Seen()
 
 
 class GroupObjects:
-    """Processes PodGroups and Workloads and passes their gang declarations to the gang index."""
+    """Processes PodGroups and Workloads and passes their gang declarations to the gang index.
 
-    def __init__(self, gangs: GangIndex, kinds: Mapping[tuple[str, str], GroupKind]) -> None:
+    `want` is called with the kinds of owners whose objects are to be read.
+    """
+
+    def __init__(
+        self, gangs: GangIndex, kinds: Mapping[tuple[str, str], GroupKind], want: Callable[[tuple[str, str]], None]
+    ) -> None:
         self._kinds = kinds
+        self._want = want
         self._gangs = gangs
         self._seen: dict[Address, Seen] = {}
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
@@ -86,6 +92,9 @@ class GroupObjects:
             specs = (unreadable_group(*address, str(metadata.get("uid") or ""), fault),)
         if (job := job_of_group(metadata)) is not None:
             specs = tuple(msgspec.structs.replace(spec, job=job) for spec in specs)
+        for spec in specs:
+            if spec.owner_kind is not None:
+                self._want(spec.owner_kind)
         return self._declare(address, specs)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:

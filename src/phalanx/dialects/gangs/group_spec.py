@@ -13,7 +13,7 @@ from phalanx.dialects.pods.evictability import preemptable_of
 from phalanx.dialects.pods.requests import limit_list, resource_list
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
 from phalanx.dialects.run_times.stated import stated_run_time
-from phalanx.dialects.workloads.rule import PAYING_AHEAD, STAGED_OWNERS, controller_of
+from phalanx.dialects.workloads.rule import PAYING_AHEAD, SUSPENDED_OWNERS, KindKey, controller_of
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import GangOwner, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
@@ -31,10 +31,10 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     unspecified. `composite` names the parent composite, `workload` the Workload of the group. Members of a
     `uniform` group must have its priority and preemption policy, if stated. `made` objects are generated from pods
     and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
-    owner that can create members in stages; an `owned` group has an owner of any kind but Pod. With `pays_ahead`,
-    minResources include the requests of a pod that is created once the members run and that the minimum does not
-    count. `job` is the job of the object; None if a user wrote the object. A `basic` group has a controller and
-    states no minimum: that of its pods, or of their owner, counts.
+    owner, of the kind `owner_kind`, that can create members in stages or be suspended; an `owned` group has an
+    owner of any kind but Pod. With `pays_ahead`, minResources include the requests of a pod that is created once
+    the members run and that the minimum does not count. `job` is the job of the object; None if a user wrote the
+    object. A `basic` group has a controller and states no minimum: that of its pods, or of their owner, counts.
     """
 
     ref: GroupRef
@@ -71,6 +71,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     made: bool = False
     template: bool = False
     owner: str = ""
+    owner_kind: KindKey | None = None
     pays_ahead: bool = False
     job: GangOwner | None = None
     basic: bool = False
@@ -87,7 +88,9 @@ class GroupReader(ObjectReader):
         super().__init__(resource, document)
         self.extras = read_extras(self.labels, self.annotations)
         group, kind, uid = controller_of(self.metadata)
-        self.owner = uid if (group, kind) in STAGED_OWNERS else ""
+        self.owner = uid if (group, kind) in SUSPENDED_OWNERS else ""
+        # All these kinds have a regular plural.
+        self.owner_kind = (group, f"{kind.lower()}s") if self.owner else None
         owners = self.metadata.get("ownerReferences")
         kinds = (
             [each.get("kind") for each in owners if isinstance(each, Mapping)] if isinstance(owners, list) else []

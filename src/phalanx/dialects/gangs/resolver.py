@@ -137,6 +137,7 @@ class _Resolution:
             admission=spec.admission,
             admitted=spec.admitted,
             completed=spec.completed,
+            suspended=self._owner_suspends(spec),
             owned=spec.owned,
             unit=spec.unit,
             preemptable=spec.preemptable,
@@ -154,6 +155,10 @@ class _Resolution:
             later="; ".join([part.later for part in self._later]) if self._later else "",
             expected=self._expected(spec, min_member) if self._later or spec.pays_ahead else None,
         )
+
+    def _owner_suspends(self, spec: GroupSpec) -> bool:
+        size = self.context.sizes.get(GangKey(self.key.namespace, group_of(spec.owner))) if spec.owner else None
+        return size is not None and size.suspended
 
     def _expected(self, spec: GroupSpec, min_member: int) -> ExpectedMembers | None:
         """Return the later members that the object counts and that run beside the present ones, which are useless

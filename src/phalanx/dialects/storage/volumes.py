@@ -245,12 +245,22 @@ class Volumes(PodEnricher):
                 return f"PVC {claim.key} was not created for pod {namespace}/{pod} (pod is not owner)"
         for _, claim in claims:
             if claim is not None and not claim.bound and (claim.volume or not self._is_delayed(claim)):
-                absent = claim.storage_class and not claim.volume and claim.storage_class not in self._classes
-                return f'{_IMMEDIATE} (storageclass "{claim.storage_class}" not found)' if absent else _IMMEDIATE
+                return _IMMEDIATE + self._missing_volume(claim)
         for use, claim in claims:
             if claim is not None and claim.bound and claim.volume not in self._volumes:
                 return _LOST_VOLUME if use.own else f'persistentvolume "{claim.volume}" not found'
         return ""
+
+    def _missing_volume(self, claim: VolumeClaimObject) -> str:
+        """Return in brackets what an unbound claim lacks: its class, or the volume of a provisioner."""
+        known = self._classes.get(claim.storage_class)
+        if claim.volume or not claim.storage_class:
+            return ""
+        if known is None:
+            return f' (storageclass "{claim.storage_class}" not found)'
+        if known.provisioner in ("", NO_PROVISIONER):
+            return ""
+        return f" (waits for claim {claim.name}, which {known.provisioner} has to provision)"
 
     def _is_delayed(self, claim: VolumeClaimObject) -> bool:
         known = self._classes.get(claim.storage_class)

@@ -56,7 +56,7 @@ class WorkloadGrouping:
             return None
         kind = membership.kind if own is None else replicated_kind(controlling_owner(metadata))
         if kind is not None:
-            self._want(kind)
+            self.want(kind)
         return Declaration(
             naming=WORKLOAD,
             name=membership.gang,
@@ -85,14 +85,14 @@ class WorkloadGrouping:
         membership = self._membership(pod)
         if membership is None or membership.kind is None:
             return declaration
-        self._want(membership.kind)
+        self.want(membership.kind)
         return msgspec.structs.replace(declaration, part=membership.role)
 
     def _with_replicas(self, pod: PodObject, declaration: Declaration) -> Declaration:
         kind = replicated_kind(controlling_owner(pod.metadata))
         if kind is None or pod.spec.scheduler_name not in self._schedulers:
             return declaration
-        self._want(kind)
+        self.want(kind)
         return msgspec.structs.replace(declaration, owner=kind)
 
     def _with_basic_minimum(self, pod: PodObject, declaration: Declaration) -> Declaration:
@@ -107,10 +107,11 @@ class WorkloadGrouping:
         membership = self._membership(pod)
         if membership is None or membership.kind is None or membership.kind != JOB.kind:
             return declaration
-        self._want(membership.kind)
+        self.want(membership.kind)
         return msgspec.structs.replace(declaration, owner=membership.kind)
 
-    def _want(self, kind: KindKey) -> None:
+    def want(self, kind: KindKey) -> None:
+        """Request the watch of a kind of owners."""
         if kind not in self.wanted:
             self.wanted.add(kind)
             self.on_wanted()

@@ -26,6 +26,7 @@ from phalanx.dialects.workloads.rule import (
     whole,
 )
 from phalanx.model.resources import Requests
+from phalanx.model.text.decoding import parse_whole
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 _JOB = WantedKind("batch", "jobs", "Job", ("v1",))
@@ -44,17 +45,35 @@ def _job_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
     if job.is_over("Complete", "Failed"):
         return ()
     gang = by_owner("Job", job.name, job.uid)
+    spec = job.spec
+    parallelism = whole(spec, "spec.parallelism", 1)
+    completions = whole(spec, "spec.completions", parallelism)
+    # Succeeded and failed indexes are not recreated, and their pods can be deleted already.
+    ended = whole(job.status, "status.succeeded") + failed_indexes(job.status, completions)
+    remaining = max(1, min(parallelism, completions - ended))
     stated = None if job.opts_out() else job.stated_minimum()
     if stated is None:
-        spec = job.spec
-        parallelism = whole(spec, "spec.parallelism", 1)
-        completions = whole(spec, "spec.completions", parallelism)
         together = spec.get("completionMode") == "Indexed" and completions == parallelism and not job.opts_out()
-        # Succeeded indexes are not recreated, and their pods can be deleted already.
-        succeeded = whole(job.status, "status.succeeded")
-        stated = max(1, parallelism - succeeded) if together else 1
+        stated = remaining if together else 1
+    elif "completions" in spec:
+        stated = min(stated, remaining)
     # The Job controller can make a PodGroup with a basic policy for its pods.
     return tuple(WorkloadSize(name, stated, uid=job.uid) for name in (gang, group_of(job.uid)))
+
+
+def failed_indexes(status: Mapping[str, Any], completions: int) -> int:
+    """Return the number of failed indexes below `completions`, from a text such as `1,3-5`. Unreadable parts count
+    as none.
+    """
+    text = status.get("failedIndexes")
+    count, before = 0, -1
+    for part in text.split(",") if isinstance(text, str) else ():
+        first, dash, last = part.partition("-")
+        start, end = parse_whole(first, 0), parse_whole(last if dash else first, 0)
+        if start is not None and end is not None:
+            start, end = max(start, before + 1), min(end, completions - 1)
+            count, before = count + max(0, end - start + 1), max(before, end)
+    return count
 
 
 JOB = WorkloadRule("Job", _job_member, annotations=(COMPLETION_INDEX,), owner=_JOB, sizes=_job_sizes)

@@ -12,10 +12,15 @@ from phalanx.dialects.gangs.job_owner import submitted_job
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
 from phalanx.dialects.warnings import ObjectRef
+from phalanx.dialects.workloads.replicas import REPLICA_RULES
 from phalanx.dialects.workloads.rule import KindKey, OwnerFieldError, OwnerReader, WorkloadRule, WorkloadSize
+from phalanx.dialects.workloads.suspension import SUSPENSION_RULES, with_suspension
 from phalanx.model.events import ClusterEvent
 
 log = logging.getLogger(__name__)
+
+#: Rules that group no pods, of owners that change the gangs of other declarations.
+OWNER_RULES = (*REPLICA_RULES, *SUSPENSION_RULES)
 
 Address = tuple[ServedKind, str, str]
 
@@ -54,7 +59,8 @@ class WorkloadOwners:
         read = self._rules[kind.group, kind.plural].sizes
         assert read is not None, kind
         try:
-            sizes = read(OwnerReader(document))
+            owner = OwnerReader(document)
+            sizes = with_suspension(owner, read(owner))
             if (job := submitted_job(metadata)) is not None:
                 sizes = tuple(msgspec.structs.replace(size, submitted=job) for size in sizes)
         except Exception as error:

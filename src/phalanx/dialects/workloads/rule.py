@@ -43,6 +43,14 @@ STAGED_OWNERS = frozenset(
 # submitter of a RayJob.
 PAYING_AHEAD = frozenset({("ray.io", "RayJob")})
 
+# Owners that can be suspended: then they create no pods, and their PodGroups need no admission.
+SUSPENDED_OWNERS = STAGED_OWNERS | {
+    ("ray.io", "RayJob"),
+    ("sparkoperator.k8s.io", "SparkApplication"),
+    ("batch", "Job"),
+    *(("kubeflow.org", kind) for kind in ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob")),
+}
+
 KindKey = tuple[str, str]
 """(API group, plural) of a kind."""
 
@@ -75,7 +83,8 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     state is at most this.
 
     A size under `group_of` refers to a gang with a PodGroup, which states the size; `parts` are its possible
-    members. `submitted` is the user's job whose operator created the owner.
+    members, and `suspended` is the owner's suspension. `submitted` is the user's job whose operator created the
+    owner.
     """
 
     gang: str
@@ -92,6 +101,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     expected_by: str = ""
     submitted: GangOwner | None = None
     wanted: int = 0
+    suspended: bool = False
 
     def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """Return the gangs of the same replica that start together with this one."""
@@ -156,6 +166,8 @@ class OwnerReader:
         self.controller = controller_of(metadata)
         annotations = metadata.get("annotations")
         self.annotations: Mapping[str, Any] = annotations if isinstance(annotations, Mapping) else {}
+        labels = metadata.get("labels")
+        self.labels: Mapping[str, Any] = labels if isinstance(labels, Mapping) else {}
         self.spec = _object(document, "spec", "spec")
         status = document.get("status")
         self.status: Mapping[str, Any] = status if isinstance(status, Mapping) else {}

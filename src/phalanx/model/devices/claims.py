@@ -34,6 +34,28 @@ class DeviceTaint(msgspec.Struct, frozen=True):
     effect: str = ""
 
 
+class DeviceTaintSelector(msgspec.Struct, frozen=True):
+    """Criteria for devices, None for any; `selectors` are CEL expressions."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    device_class: str | None = None
+    selectors: tuple[str, ...] = ()
+
+
+class DeviceTaintRule(msgspec.Struct, frozen=True):
+    """Taint of all devices that the selector selects; without a selector it selects none."""
+
+    name: str
+    taint: DeviceTaint
+    selector: DeviceTaintSelector | None = None
+
+
+class DeviceTaintRuleGone(msgspec.Struct, frozen=True):
+    name: str
+
+
 class DeviceAsk(msgspec.Struct, frozen=True, cache_hash=True):
     """One choice in a device request: devices of one class that match all `selectors` (CEL), `count` devices or all
     of a node (`count` 0).

@@ -18,7 +18,13 @@ from phalanx.dialects.core import (
     ResourceQuotaSpec,
     ResourceQuotaStatus,
 )
-from phalanx.dialects.devices.claim_wire import ClaimSpecWire, ClaimStatusWire, ClassSpecWire, SliceSpecWire
+from phalanx.dialects.devices.claim_wire import (
+    ClaimSpecWire,
+    ClaimStatusWire,
+    ClassSpecWire,
+    SliceSpecWire,
+    TaintRuleSpecWire,
+)
 from phalanx.dialects.pods.evictability import PREEMPTION_BY_SCHEDULER
 from phalanx.model.eviction_condition import EVICTION, eviction_fields, read_eviction
 from phalanx.reports.capture.allowed_fields import (
@@ -59,7 +65,7 @@ _BY_GROUP: Final[Mapping[str, str]] = {
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (
         "bound budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
-        "expected-requests generated-from-pods growth-delay reservation scale-up-delay "
+        "expected-requests generated-from-pods growth-delay hold reservation scale-up-delay "
         "expected-run-time expected-timeout gang gang-plan job-running-estimate made-from-pods "
         "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"
     ),
@@ -139,7 +145,7 @@ def _replicas(field: str) -> dict[str, Allowed]:
 
 def _job_set() -> dict[str, Allowed]:
     tree: dict[str, Any] = paths(
-        "spec.startupPolicy.startupPolicyOrder spec.replicatedJobs.name spec.replicatedJobs.replicas",
+        "spec.suspend spec.startupPolicy.startupPolicyOrder spec.replicatedJobs.name spec.replicatedJobs.replicas",
         "spec.replicatedJobs.dependsOn.name spec.replicatedJobs.dependsOn.status",
         "spec.replicatedJobs.template.spec.parallelism spec.replicatedJobs.template.spec.completions",
         _under("status.replicatedJobsStatus", "name succeeded ready failed"), _CONDITIONS,
@@ -268,23 +274,26 @@ KINDS: Final[Mapping[str, Mapping[str, Allowed]]] = {
     "ResourceClaim": {"spec": fields_of(ClaimSpecWire, _SOURCES), "status": fields_of(ClaimStatusWire)},
     "DeviceClass": {"spec": fields_of(ClassSpecWire, _SOURCES)},
     "ResourceSlice": {"spec": fields_of(SliceSpecWire)},
+    "DeviceTaintRule": {"spec": fields_of(TaintRuleSpecWire)},
     "Service": paths("spec.selector.*"),
     "ReplicationController": paths("spec.selector.*"),
     "ReplicaSet": paths(_under("spec.selector", _SELECTOR)),
     "StatefulSet": paths(_under("spec.selector", _SELECTOR)),
     "Job": paths(
-        _under("spec", "activeDeadlineSeconds parallelism completions completionMode"),
-        "status.startTime status.succeeded", _CONDITIONS,
+        _under("spec", "activeDeadlineSeconds parallelism completions completionMode suspend"),
+        "status.startTime status.succeeded status.failedIndexes", _CONDITIONS,
     ),
     "JobSet": _job_set(),
     "LeaderWorkerSet": paths("spec.leaderWorkerTemplate.size spec.startupPolicy"),
     "RayCluster": paths(
-        "spec.enableInTreeAutoscaling",
+        "spec.enableInTreeAutoscaling spec.suspend",
         _under("spec.workerGroupSpecs", "groupName suspend replicas minReplicas maxReplicas numOfHosts"),
     ),
     "RayJob": paths(
-        "spec.activeDeadlineSeconds spec.shutdownAfterJobFinishes spec.ttlSecondsAfterFinished status.startTime"
+        "spec.suspend spec.activeDeadlineSeconds spec.shutdownAfterJobFinishes spec.ttlSecondsAfterFinished",
+        "status.startTime",
     ),
+    "SparkApplication": paths("spec.suspend"),
     "TrainJob": paths("spec.activeDeadlineSeconds spec.suspend", _CONDITIONS),
     "PodGang": paths("spec.podgroups.name spec.podgroups.minReplicas"),
     "MPIJob": _replicas("mpiReplicaSpecs"),

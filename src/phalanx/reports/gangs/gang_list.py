@@ -91,6 +91,10 @@ def _promise(found: FoundJob, promises: Promises) -> StoredReservation | None:
 
 
 def _reason(job: JobEntry, state: GangState, alive: Sequence[PodEntry]) -> tuple[str, str]:
+    if state in (GangState.RUNNING, GangState.STARTING):
+        failing = [pod for pod in alive if pod.failing]
+        if failing:
+            return failing[0].reason, f"{len(failing)} of {len(alive)} pods: {failing[0].message}"
     if state in (GangState.RUNNING, GangState.COMPLETED):
         return "", ""
     # Operators create pods only after the group's admission.

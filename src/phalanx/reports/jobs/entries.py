@@ -17,7 +17,8 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Pod of a job in reports. `index` is that of the task or of an indexed Job, -1 for none.
 
     `index` is that of the task or of an indexed Job, -1 for none. `reason` states why it is not running. `owner` is
-    its controller. A `gated` pod has scheduling gates; an `evicted` pod has the condition DisruptionTarget.
+    its controller. A `gated` pod has scheduling gates; an `evicted` pod has the condition DisruptionTarget. A
+    container of a `failing` pod waits for another cause than its start, such as CrashLoopBackOff.
     """
 
     name: str
@@ -36,6 +37,7 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     containers: tuple[str, ...] = ()
     owner: str = ""
     gated: bool = False
+    failing: bool = False
     evicted: bool = False
 
     @property

@@ -22,6 +22,7 @@ from phalanx.reports.jobs.entries import (
     TaskEntry,
 )
 from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, VCJOB
+from phalanx.reports.pod_troubles import PodTrouble, container_trouble
 
 Json = Mapping[str, Any]
 
@@ -66,7 +67,10 @@ def read_pod(document: Json) -> PodEntry:
     conditions = conditions_of(document)
     statuses = [mapping(container_status) for container_status in status.get("containerStatuses") or ()]
     owner = controller_of(document)
-    reason, message = _trouble(conditions, statuses, text(status.get("reason")), text(status.get("message")))
+    trouble = container_trouble(status)
+    reason, message = _trouble(
+        conditions, trouble, statuses, text(status.get("reason")), text(status.get("message"))
+    )
     return PodEntry(
         name=text(metadata.get("name")),
         uid=text(metadata.get("uid")),
@@ -89,6 +93,7 @@ def read_pod(document: Json) -> PodEntry:
         ),
         owner=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
         gated=bool(spec.get("schedulingGates")),
+        failing=trouble is not None and text(status.get("phase")) not in _DONE,
         evicted=any(
             container_status.type == "DisruptionTarget" and container_status.status == "True"
             for container_status in conditions
@@ -113,7 +118,11 @@ def conditions_of(document: Json, about: str = "") -> list[ConditionEntry]:
 
 
 def _trouble(
-    conditions: Iterable[ConditionEntry], statuses: Iterable[Json], reason: str, message: str
+    conditions: Iterable[ConditionEntry],
+    trouble: PodTrouble | None,
+    statuses: Iterable[Json],
+    reason: str,
+    message: str,
 ) -> tuple[str, str]:
     """Return (reason, message) why a pod is not running, from its conditions and container statuses."""
     if reason:
@@ -124,11 +133,10 @@ def _trouble(
     for entry in filter(None, map(by_type.get, () if scheduled else (ADMITTED, "PodScheduled"))):
         if entry.status == "False":
             return exact_code(entry.reason, told_verdict(by_type.values())), entry.message
+    if trouble is not None:
+        return trouble.reason, f"container {trouble.container}: {trouble.message or trouble.reason}"
     for status in statuses:
-        state = mapping(status.get("state"))
-        waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
-        if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
-            return text(waiting.get("reason")), text(waiting.get("message"))
+        ended = mapping(mapping(status.get("state")).get("terminated"))
         if number(ended.get("exitCode")):
             return text(ended.get("reason")) or "Error", text(ended.get("message"))
     return "", ""
@@ -305,7 +313,8 @@ def minimum_of(group: Json) -> int:
     """Return the minimum of members that a PodGroup of any API states."""
     spec = mapping(group.get("spec"))
     gang = mapping(mapping(spec.get("schedulingPolicy")).get("gang"))
-    return number(spec.get("minMember")) or number(gang.get("minCount"))
+    spellings = (spec.get(name) for name in ("minMember", "minMembers", "numMember"))
+    return next(filter(None, map(number, spellings)), 0) or number(gang.get("minCount"))
 
 
 def _queue_of(document: Json) -> str:
@@ -337,7 +346,7 @@ def _waits_for(
                 exact = exact_code(condition.reason, told_verdict(conditions_of(group)))
                 return _of_pods(exact, pods), condition.message
     for pod in pods:
-        if pod.reason and pod.phase == "Pending" and not pod.terminating:
+        if pod.reason and (pod.phase == "Pending" or pod.failing) and not pod.terminating:
             return pod.reason, pod.message
     for condition in conditions_of(document):
         if condition.status == "False" and condition.reason:

@@ -22,6 +22,7 @@ from phalanx.reports.migration.foreign import (
     SCHEDULER_PLUGINS,
     VOLCANO,
     ForeignKind,
+    is_toleration,
     said_of_field,
     system_of,
 )
@@ -97,12 +98,20 @@ class Examiner:
             self._workloads.add_pod(document)
         elif (group, kind) == ("scheduling.k8s.io", "PriorityClass"):
             self.references.add_class(document)
+            self._priority_class(document)
         elif system := system_of(group):
             if system == SCHEDULER_PLUGINS and (is_koordinators(document) or _has_key_of_koordinator(document)):
                 system = KOORDINATOR
             self._object(document, system)
         elif (workload := self._workloads.examined(document)) is not None:
             self._found.append(workload)
+
+    def _priority_class(self, document: Document) -> None:
+        """Report the annotations of scheduler-plugins' PreemptionToleration; Phalanx reads the value only."""
+        keys = [key for key in mapping(mapping(document.get("metadata")).get("annotations")) if is_toleration(key)]
+        fields = tuple(self._fields.unread(("metadata", "annotations", key)) for key in keys)
+        if fields:
+            self._found.append(msgspec.structs.replace(head_of(document, SCHEDULER_PLUGINS), fields=fields))
 
     def _list(self, document: Document, kind: str) -> None:
         """Examine the items of a List object. The API server omits the kind of each item."""

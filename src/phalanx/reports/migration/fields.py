@@ -13,6 +13,7 @@ from phalanx.reports.migration.foreign import (
     DEFAULT_SCHEDULER,
     FOREIGN_KEYS,
     SCHEDULER_NAMES,
+    said_of_foreign_field,
     said_of_key,
     said_of_policy,
     said_of_value,
@@ -72,7 +73,7 @@ class FieldExaminer:
 
     def unread(self, path: Path) -> FieldFinding:
         """Return the migration finding about a field that no decoder of Phalanx acts on."""
-        known = said_of_key(str(path[-1])) if path[0] == "metadata" else None
+        known = said_of_key(str(path[-1])) if path[0] == "metadata" else said_of_foreign_field(spelled(path))
         verdict, message = known or (MigrationVerdict.NOT_HONOURED, NOBODY)
         return FieldFinding(spelled(path), verdict, message)
 

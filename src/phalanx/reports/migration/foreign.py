@@ -52,6 +52,17 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
             ("WorkloadPriorityClass", "workloadpriorityclasses", False),
         )
     },
+    ("scheduling.volcano.sh", "NamespaceQueue"): ForeignKind(
+        "namespacequeues",
+        ("v1beta1", "v1alpha1"),
+        {
+            "spec": (
+                _N,
+                "write a Queue, annotate the namespace with scheduling.volcano.sh/queue-name, and grant the right "
+                "`use` on the queue to the users of the namespace (docs/queues.md)",
+            )
+        },
+    ),
     ("scheduling.run.ai", "Queue"): ForeignKind(
         "queues",
         ("v2",),
@@ -127,7 +138,23 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
 _ENTRY = re.compile(r"\[[0-9]+\]")
 
 # Keys of pods and groups. A key that ends in `/` covers all keys of that domain.
+# Fields of kinds that Phalanx reads, which no reader acts on.
+_FOREIGN_FIELDS: Mapping[str, Said] = {
+    "spec.allowedNamespaces": (
+        _N,
+        "every namespace can use the queue; restrict it by the right `use` on the queue, for the users of these "
+        "namespaces, with --queue-rights of the webhook (docs/queues.md)",
+    ),
+}
+
+_TOLERATION = "preemption-toleration.scheduling.x-k8s.io/"
 FOREIGN_KEYS: Mapping[str, Said] = {
+    _TOLERATION: (_N, "write phalanx.dev/min-run-time on queues and quotas (docs/quotas.md)"),
+    "volcano.sh/last-checkpoint-time": (
+        _N,
+        "victims are not chosen by their last checkpoint; write phalanx.dev/min-run-time on queues and quotas, or "
+        "volcano.sh/cooldown-time on pods",
+    ),
     "kueue.x-k8s.io/": (_W, "Kueue's own controller acts on it; keep it running"),
     **dict.fromkeys(
         (
@@ -220,6 +247,17 @@ def system_of(word: str) -> str:
 def said_of_key(key: str) -> Said | None:
     """Return the migration finding about a label or annotation that no decoder acts on; None for an unknown key."""
     return FOREIGN_KEYS.get(key) or FOREIGN_KEYS.get(key.partition("/")[0] + "/")
+
+
+def said_of_foreign_field(field: str) -> Said | None:
+    """Return the finding about a field of a kind that Phalanx reads, which no reader acts on; None for an unknown
+    one."""
+    return _FOREIGN_FIELDS.get(_ENTRY.sub("", field))
+
+
+def is_toleration(key: str) -> bool:
+    """Return whether a PriorityClass has this annotation for the plugin PreemptionToleration."""
+    return key.startswith(_TOLERATION)
 
 
 def said_of_value(key: str, value: object) -> Said | None:

@@ -25,6 +25,7 @@ from phalanx.model.resources import CPU, MEMORY
 from phalanx.model.text.moments import shown_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
 from phalanx.reports.nodes.entries import CLOSED, POOL_LABELS, Amounts, NodeEntry, NodeReason, NodeState
+from phalanx.reports.nodes.tainted_devices import read_tainted_devices
 
 _ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
@@ -68,10 +69,10 @@ async def read_nodes(
     for record in state.pods.values():
         if record.row != NO_NODE and not record.pod.fixture:
             counted[record.row] += 1
-    backoffs: dict[str, list[NodeReason]] = {}
+    further = {name: list(reasons) for name, reasons in (await read_tainted_devices(client)).items()}
     for entry in sorted(rejections):
-        backoffs.setdefault(entry.scope.node, []).append(_backoff(entry))
-    entries = [_entry(document, state, counted, pool_label, backoffs) for document in documents]
+        further.setdefault(entry.scope.node, []).append(_backoff(entry))
+    entries = [_entry(document, state, counted, pool_label, further) for document in documents]
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -110,7 +111,7 @@ def _entry(
     state: ClusterState,
     counted: Mapping[int, int],
     pool_label: str,
-    backoffs: Mapping[str, Sequence[NodeReason]],
+    further: Mapping[str, Sequence[NodeReason]],
 ) -> NodeEntry:
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name"))
@@ -121,7 +122,7 @@ def _entry(
     if node is not None:
         offered, free = _amounts(state, row, state.nodes.allocatable), _amounts(state, row, state.nodes.idle)
         closed_by = node.cordoned_by
-    reasons = [*_reasons(document, closed_by), *backoffs.get(name, ())]
+    reasons = [*_reasons(document, closed_by), *further.get(name, ())]
     pods = counted.get(row, 0)
     word = _state(document, reasons, pods, free, offered)
     return NodeEntry(

@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.surplus import SurplusTurn
@@ -38,7 +39,7 @@ def enqueue(session: Session) -> None:
             try_each(session, [unit], partial(admit_unit, session, unit))
             fifo.passed([unit])
 
-    waiting = [unit for unit in session.units if any(awaits_admission(gang) for gang in unit.gangs)]
+    waiting = [unit for unit in session.units if any(map(_can_be_admitted, unit.gangs))]
     walk_in_order(session, waiting, lambda line: take)
 
 
@@ -46,7 +47,7 @@ def admit_unit(session: Session, unit: QueuedUnit) -> None:
     """Admit the groups of a unit that await it while the plugins permit; set the verdict of the others."""
     for place, gang in enumerate(unit.gangs):
         spec = gang.spec
-        if not awaits_admission(gang) or spec is None or spec.problem is not None:
+        if not _can_be_admitted(gang) or spec is None or spec.problem is not None:
             continue
         held = session.blocked(gang)
         if held is not None:
@@ -65,3 +66,8 @@ def admit_unit(session: Session, unit: QueuedUnit) -> None:
             demand, session.admission_refusal(gang), session.totals_version
         )
         session.refuse(unit, demand, fit_error)
+
+
+def _can_be_admitted(gang: GangRecord) -> bool:
+    """Return whether a group awaits its admission and its owner is not suspended."""
+    return awaits_admission(gang) and gang.spec is not None and not gang.spec.suspended

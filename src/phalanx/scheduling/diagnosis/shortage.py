@@ -12,7 +12,7 @@ import numpy as np
 from phalanx.cluster.affinity.state import UNEVEN
 from phalanx.cluster.allocators.ports import TAKEN
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
+from phalanx.cluster.devices.claims import NOT_ALLOCATABLE, TAINTED
 from phalanx.cluster.maintenance import CLOSE_FOR_MAINTENANCE, IN_MAINTENANCE
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
@@ -239,6 +239,8 @@ def _remedy(reason: str, pod_class: ClassRecord) -> str:
         return "set activeDeadlineSeconds so that it ends before the maintenance, or wait until that is over"
     if "node group" in reason:
         return _group_remedy(pod_class.spec.pool)
+    if reason.startswith(NOT_ALLOCATABLE + TAINTED):
+        return "delete the named DeviceTaintRule, or tolerate its taint in the request of the claim"
     if reason == NOT_ALLOCATABLE:
         return "free or add devices that match its claims"
     return f"remove the cause of: {reason}"

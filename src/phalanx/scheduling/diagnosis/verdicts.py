@@ -9,7 +9,7 @@ from phalanx.model.text.counts import count_of
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NamedObject, Objects, Verdict, gang_object
-from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted, succeeded_of_run
 from phalanx.scheduling.gangs.subgroups import Subgroup, startable
 from phalanx.scheduling.refusals.refusal import WAITING_FOR_GANG_GROUP, pod_object
 
@@ -45,7 +45,8 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
                 needed=minimum,
                 members=gang.counts().present,
                 change=f"create {count_of(least - there, 'more pod')} of role {role}"
-                + (f", or lower minTaskMember.{role} to {held}" if held else ""),
+                + (f", or lower minTaskMember.{role} to {held}" if held else "")
+                + _policy_hint(gang, spec, least - there, role),
                 objects=_only(gang),
             )
     expected = len(gang.starting_placeholders)
@@ -65,7 +66,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         message,
         needed=goal,
         members=gang.counts().present,
-        change=f"{to_count(gang, short)}{lower}",
+        change=f"{to_count(gang, short)}{lower}{_policy_hint(gang, spec, short)}",
         objects=_only(gang),
     )
 
@@ -224,6 +225,20 @@ def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
     ]
     policy = f"; match policy {spec.match_policy}" if waiting_only and on_nodes else ""
     return f" (not counted: {', '.join(parts)}{policy})" if parts else ""
+
+
+def _policy_hint(gang: GangRecord, spec: Gang, short: int, role: str | None = None) -> str:
+    """Return the match policy of the dialect as a further change, if succeeded members are all that is missing.
+
+    `role` is the role whose minimum is not met, None for the minimum of the gang.
+    """
+    setting = spec.rules.match_policy_setting(MatchPolicy.WAITING_RUNNING_SUCCEEDED)
+    if spec.match_policy is not MatchPolicy.WAITING_AND_RUNNING or not setting:
+        return ""
+    by_role = succeeded_of_run(gang)
+    if (sum(by_role.values()) if role is None else by_role.get(role, 0)) < short:
+        return ""
+    return f", or set {setting} in the policy, so that succeeded members count"
 
 
 def _exist(number: int) -> str:

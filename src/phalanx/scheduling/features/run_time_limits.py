@@ -65,10 +65,12 @@ class RunTimeLimitEvictions(CyclePlugin):
 
 def run_time_exceeded_pods(session: Session) -> Iterator[PodRecord]:
     """Yield the pods of this scheduler that exceed their limit, the longest first, without DaemonSet and static
-    pods."""
+    pods and without pods that are evicted already."""
     for uid in session.state.pods.run_time_limits.over:
         record = session.state.pods.get(uid)
-        if record is not None and not record.pod.fixture and record.pod.scheduler in session.state.schedulers:
+        if record is None or record.pod.fixture or record.evicting:
+            continue
+        if record.pod.scheduler in session.state.schedulers:
             yield record
 
 

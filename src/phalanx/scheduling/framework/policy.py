@@ -26,6 +26,10 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
     disabled_points: frozenset[str] = frozenset()
 
 
+#: Events of bound members: of small gangs (`auto`), only the one of the gang, or of every member.
+POD_EVENTS = ("auto", "gang", "member")
+
+
 class Policy(msgspec.Struct, frozen=True):
     """A policy that can run.
 
@@ -40,7 +44,8 @@ class Policy(msgspec.Struct, frozen=True):
     action `reserve`, None without it. `exceeded_run_times` applies to gangs with pods beyond their run time limit:
     `report`, `evict-when-needed` or `kill`. With `heeds_maintenance_signals`, pods that would not end before a
     node's announced maintenance are not placed there. `defragmentation` are the settings of the action
-    `defragment`, None without it.
+    `defragment`, None without it. `pod_events` is one of POD_EVENTS: whether members of gangs get an event of their
+    own when they are bound.
     """
 
     actions: tuple[str, ...]
@@ -59,6 +64,7 @@ class Policy(msgspec.Struct, frozen=True):
     exceeded_run_times: str = "report"
     heeds_maintenance_signals: bool = True
     defragmentation: DefragmentSettings | None = None
+    pod_events: str = POD_EVENTS[0]
 
     @property
     def places_best_effort_only(self) -> bool:

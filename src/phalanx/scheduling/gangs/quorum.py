@@ -87,6 +87,11 @@ def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> in
     return on_nodes(counts, policy, repair) + succeeded
 
 
+def succeeded_of_run(record: GangRecord) -> dict[str, int]:
+    """Return the succeeded members per role that would count under waiting-running-succeed."""
+    return _succeeded(record, MatchPolicy.WAITING_RUNNING_SUCCEEDED, None)
+
+
 def _succeeded(record: GangRecord, policy: MatchPolicy, plan: PlanMark | None) -> dict[str, int]:
     """Return the number of succeeded members that count, per role, without members of an earlier run.
 

@@ -20,7 +20,7 @@ from phalanx.scheduling.framework.eviction_options import (
     without_effect,
 )
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.framework.policy import POD_EVENTS, ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.reservation_settings import reservation_settings
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
@@ -61,6 +61,7 @@ _OWN = (
     "createPodGroups",
     "exceededRunTimes",
     "maintenanceSignals",
+    "podEvents",
 )
 _EXCEEDED = ("report", "evict-when-needed", "kill")
 _Options = Mapping[str, object]
@@ -113,8 +114,9 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
         custom,
         own[5],
         reservations,
-        *own[6:],
+        *own[6:8],
         defragmentation,
+        own[8],
     )
     return policy, errors
 
@@ -318,10 +320,10 @@ def _configurations(
 
 def _own_settings(
     own: object, errors: list[str], inactive: list[str]
-) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool]:
+) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool, str]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
-        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True, _EXCEEDED[0], True
+        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True, _EXCEEDED[0], True, POD_EVENTS[0]
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
@@ -361,8 +363,21 @@ def _own_settings(
     signals = own.get("maintenanceSignals", "honour")
     if signals not in ("honour", "ignore"):
         errors.append(f"phalanx.maintenanceSignals: {signals!r} is unknown; expected honour or ignore")
-    protected, honours = SelfProtection(str(protection)), signals == "honour"
-    return str(partial), budget / 1000, dialects, str(evictions), protected, create, str(exceeded), honours
+    pod_events = own.get("podEvents", POD_EVENTS[0])
+    if pod_events not in POD_EVENTS:
+        expected = f"{', '.join(POD_EVENTS[:-1])} or {POD_EVENTS[-1]}"
+        errors.append(f"phalanx.podEvents: {pod_events!r} is unknown; expected {expected}")
+    return (
+        str(partial),
+        budget / 1000,
+        dialects,
+        str(evictions),
+        SelfProtection(str(protection)),
+        create,
+        str(exceeded),
+        signals == "honour",
+        str(pod_events),
+    )
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

@@ -489,7 +489,9 @@ class SchedulingQueue:
             if uid in self._state.pods.standalone:
                 self._active[uid] = None
         touched = [*gangs, *self._forest.moved(gangs)]
-        units, dropped = self._index.update(touched) if touched else (set(), [])
+        if not touched:
+            return
+        units, dropped = self._index.update(touched)
         for unit in dropped:
             self._active.pop(unit, None)
             self._remove_unschedulable(unit)

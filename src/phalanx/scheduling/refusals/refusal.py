@@ -209,13 +209,16 @@ class NotAdmitted(Refusal, frozen=True):
         announced = f"its {name} ({wanted}) exceed the amounts that can be admitted now"
         message = self.message or (announced if wanted else "the policy admits no group now")
         lower = ", or lower minResources" if wanted and not spec.generated else ""
+        change = self.change or f"wait until other groups finish{lower}"
+        if spec.suspended:
+            message, change = "its owner is suspended", "resume its owner"
         return Verdict(
             AWAITING_ADMISSION,
             f"gang {gang.title} is not admitted: {message}",
             unschedulable=False,
             needed=spec.min_member,
             members=gang.counts().present,
-            change=self.change or f"wait until other groups finish{lower}",
+            change=change,
             # The text of a plugin contains arbitrary names.
             objects=(gang_object(gang.key),) if not self.message and not self.change else None,
             plugin=self.plugin,

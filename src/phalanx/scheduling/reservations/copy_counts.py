@@ -15,15 +15,16 @@ class CopyCounts:
     """`copies` int64[T, N]: copies that each row fits in each slot.
 
     `unseen` are windows that were subtracted or added back since, `outdated` bool[N] the rows to recount.
-    `queried` is whether they were used since the last change of the time line.
+    `stale` is whether there are any; `queried` is whether they were used since the last change of the time line.
     """
 
-    __slots__ = ("_former", "_growth", "_noted", "_rooms", "copies", "outdated", "queried", "unseen")
+    __slots__ = ("_former", "_growth", "_noted", "_rooms", "copies", "outdated", "queried", "stale", "unseen")
 
     def __init__(self, copies: IntArray, growth: int = 0) -> None:
         self.copies = copies
         self.unseen: dict[int, Window] = {}
         self.outdated: BoolArray = np.zeros(copies.shape[1], dtype=np.bool_)
+        self.stale = False
         self.queried = True
         # Queried rows -> bool[N] of them, and int64[T]: the sum of copies on them.
         self._rooms: dict[bytes, tuple[BoolArray, IntArray]] = {}
@@ -44,6 +45,18 @@ class CopyCounts:
         else:
             self._former.clear()
             self._noted[:] = False
+
+    def outdate(self, rows: RowArray) -> None:
+        """Mark rows as outdated."""
+        self.outdated[rows] = True
+        self.stale = True
+
+    def pop_outdated(self) -> RowArray:
+        """Return the outdated rows, which are no longer so."""
+        rows: RowArray = np.flatnonzero(self.outdated)
+        self.outdated[rows] = False
+        self.stale = False
+        return rows
 
     def replace(self, rows: RowArray, begin: int, end: int, fresh: IntArray) -> None:
         """Replace the copies of some rows from slot `begin` to `end`, and update the sums."""

@@ -187,7 +187,7 @@ class FutureMatrix:
                     end = bisect_left(line.edges, former.edges[following])
                 self._add(window, begin, end, 1)
                 for counts in self._counts.values():
-                    counts.outdated[window.rows] = True
+                    counts.outdate(window.rows)
         return rows
 
     def _changed_rows(self) -> list[int] | None:
@@ -234,7 +234,7 @@ class FutureMatrix:
         for free, profile in zip(self._free.values(), self._profiles([*self._free], chosen), strict=True):
             free[:, chosen] = profile
         for counts in self._counts.values():
-            counts.outdated[chosen] = True
+            counts.outdate(chosen)
 
     def _profiles(self, columns: Sequence[int], rows: RowArray) -> list[IntArray]:
         """Return int64[T, rows] of each resource: its free amounts on the rows."""
@@ -362,9 +362,8 @@ class FutureMatrix:
             if len(rows):
                 begin, end = self.line.slots(window.start, window.end)
                 counts.replace(rows, begin, end, self._count(pod_class, rows, begin, end))
-        rows = np.flatnonzero(counts.outdated)
-        if len(rows):
-            counts.outdated[rows] = False
+        if counts.stale:
+            rows = counts.pop_outdated()
             counts.replace(rows, 0, len(self.line), self._count(pod_class, rows))
         return counts
 
@@ -491,17 +490,16 @@ class FutureMatrix:
         copies: IntArray = np.maximum((free // pod_class.amounts[:, None]).min(axis=0), 0)
         return copies
 
-    def overbooks(self, window: Window, rows: Sequence[int]) -> bool:
-        """Return whether one of the rows is gone or overcommitted while the window lasts."""
+    def overbooks(self, window: Window, rows: RowArray) -> bool:
+        """Return whether one of the rows of a window is gone or overcommitted while the window lasts."""
+        if (rows >= self._extent).any() or not self._state.nodes.alive[rows].all():
+            return True
         begin, end = self.line.slots(window.start, window.end)
         for share in window.shares:
-            for column in share.pod_class.columns.tolist():
-                free = self.free(column)
-                for row in rows:
-                    if row >= free.shape[1] or not self._state.nodes.alive[row]:
-                        return True
-                    if (share.rows == row).any() and (free[begin:end, row] < 0).any():
-                        return True
+            on_rows = share.rows if rows is window.rows else share.rows[np.isin(share.rows, rows)]
+            for column in share.pod_class.columns.tolist() if len(on_rows) else ():
+                if (self.free(column)[begin:end, on_rows] < 0).any():
+                    return True
         return False
 
     def overbooked(self) -> BoolArray:

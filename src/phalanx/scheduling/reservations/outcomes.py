@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
+from phalanx.scheduling.reservations.reservation import Reservation, Slip, SlipCause
 
 KEPT: Final = "Kept"
+#: A unit that starts in the first cycle at or after its promised time is on time up to this many seconds.
+_LONGEST_REACTION: Final = 30
 #: Outcome of a broken promise: a late start without a known cause, a fault of Phalanx.
 BROKEN: Final = SlipCause.UNKNOWN.value
 
@@ -21,9 +23,10 @@ class PromiseOutcomes:
         self.counts: Counter[str] = Counter()
         self.lateness: Counter[str] = Counter()
 
-    def started(self, reservation: Reservation, now: int) -> None:
+    def started(self, reservation: Reservation, now: int, previous: int) -> None:
+        """Count the start of a unit at `now`; the cycle before was at `previous`."""
         late = now - reservation.promised
-        if late <= 0:
+        if late <= 0 or (late < _LONGEST_REACTION and previous < reservation.promised and not _slips(reservation)):
             self.counts[KEPT] += 1
             return
         cause = _cause(reservation)
@@ -37,5 +40,9 @@ class PromiseOutcomes:
 
 def _cause(reservation: Reservation) -> str:
     """Return the cause of the last slip of the present promise; slips of an earlier, lost promise do not count."""
-    causes = [slip.cause.value for slip in reservation.slips if slip.when >= reservation.made]
-    return causes[-1] if causes else BROKEN
+    slips = _slips(reservation)
+    return slips[-1].cause.value if slips else BROKEN
+
+
+def _slips(reservation: Reservation) -> list[Slip]:
+    return [slip for slip in reservation.slips if slip.when >= reservation.made]

@@ -50,6 +50,8 @@ class ReservationPlan(RepairedPlan):
         # Loaded promises that are restored, in their stored form.
         self.restored: dict[UnitKey, StoredReservation] = {}
         self._looked_at = 0
+        # Time of the last cycle with an earlier time.
+        self._previous = 0
         self._advance_version = 0
         # Units without a possible start: the moment of the search, and the reason why they can never start (None: a
         # blocking pod has no known end). The next cycle searches again for units with an older moment.
@@ -172,6 +174,8 @@ class ReservationPlan(RepairedPlan):
         the nodes that it can use now.
         """
         former, self._now = self._now, now
+        if former < now:
+            self._previous = former
         self._quotas, self._accounts, self._stale = quotas, None, True
         self._lifted.clear()
         self._planned_end = FOREVER
@@ -400,7 +404,7 @@ class ReservationPlan(RepairedPlan):
         if reservation is not None:
             self._rests.pop(key, None)
             self._push_behind(reservation)
-            self.starts.started(reservation, self._now)
+            self.starts.started(reservation, self._now, self._previous)
             self._drop(reservation)
 
     def _push_behind(self, reservation: Reservation) -> None:

@@ -33,8 +33,9 @@ class PromisedStarts:
         reservation.predicted = self.calibration.quantiles(wait, reservation.pods)
         reservation.slips = self._lost.pop(reservation.key, reservation.slips)
 
-    def started(self, reservation: Reservation, now: int) -> None:
-        self.outcomes.started(reservation, now)
+    def started(self, reservation: Reservation, now: int, previous: int) -> None:
+        """Record the start of a unit at `now`; the cycle before was at `previous`."""
+        self.outcomes.started(reservation, now, previous)
         promised_wait, waited = reservation.promised - reservation.made, now - reservation.made
         self.calibration.observe(
             ObservedStart(reservation.queue, reservation.pods, promised_wait, waited, reservation.predicted)

@@ -18,7 +18,7 @@ from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import AmountShare, Part, RowArray, Window
-from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window
+from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window, missing_copies
 
 #: Number of slips that a reservation stores.
 _REMEMBERED = 8
@@ -61,6 +61,9 @@ class RepairedPlan(StandingPlan):
         self._allocatable = np.zeros((0, 0), dtype=np.int64)
         self._shrunk: set[int] = set()
         self._amounts_version = 0
+        # Rows with a pod whose end has changed since the last cycle.
+        self._retimed: set[int] = set()
+        self._retimed_cursor = 0
         self._relabelled = -1
 
     def all(self) -> list[Reservation]:
@@ -82,16 +85,20 @@ class RepairedPlan(StandingPlan):
     # -- changes of nodes --------------------------------------------------------------------------------------
 
     def _follow_nodes(self, parts_now: Callable[[Reservation], tuple[Part, ...]]) -> None:
-        """Update the usable rows of all requests, and record the rows that have shrunk."""
+        """Update the usable rows of all requests; record rows that have shrunk or whose pods have other ends."""
         for reservation in self._reservations.values():
             parts = parts_now(reservation)
             if parts is not reservation.parts:
                 reservation.parts, reservation.lacks = parts, NOT_SEARCHED
                 self._compressed_at = (-1, -1, -1, -1)
         self._relabelled = self._state.nodes.relabelled.end
+        retimed = self._state.pods.retimed
+        rows = retimed.since(self._retimed_cursor, self._state.nodes.extent)
+        self._retimed = set(range(self._state.nodes.extent) if rows is None else rows)
+        self._retimed_cursor = retimed.end
         allocatable, former = self._state.nodes.allocatable, self._allocatable
-        columns, rows = (min(sizes) for sizes in zip(allocatable.shape, former.shape, strict=True))
-        less = (allocatable[:columns, :rows] < former[:columns, :rows]).any(axis=0)
+        columns, width = (min(sizes) for sizes in zip(allocatable.shape, former.shape, strict=True))
+        less = (allocatable[:columns, :width] < former[:columns, :width]).any(axis=0)
         self._shrunk = set(np.flatnonzero(less).tolist())
         if self._shrunk or allocatable.shape != former.shape or not np.array_equal(allocatable, former):
             self._allocatable = allocatable.copy()
@@ -127,9 +134,9 @@ class RepairedPlan(StandingPlan):
             cause = SlipCause.NODE_LOST if dead else SlipCause.NODE_CLOSED
             row = (dead or closed)[0]
             return LostWindow(reservation, cause, f"node {name}" if (name := self._state.nodes.names[row]) else "")
-        rows = [row for row in window.rows.tolist() if row >= len(overbooked) or overbooked[row]]
-        if rows and self._future.overbooks(window, rows):
-            return LostWindow(reservation, *self._cause(reservation, rows))
+        rows = window.rows[~_at(~overbooked, window.rows)]
+        if len(rows) and self._future.overbooks(window, rows):
+            return LostWindow(reservation, *self._cause(reservation, rows.tolist()))
         if self._accounts is not None and (account := self._accounts.overdrawn(window)) is not None:
             return LostWindow(reservation, SlipCause.QUOTA_CHANGED, account.label)
         if window.start + _LATE_TURN < self._now:
@@ -161,7 +168,8 @@ class RepairedPlan(StandingPlan):
         known = self._displacers.pop(reservation.key, None)
         if known is not None:
             return known
-        return cause_on(self._state, rows, reservation, self._now, self.settings.start_delay, self._shrunk)
+        delay = self.settings.start_delay
+        return cause_on(self._state, rows, reservation, self._now, delay, self._shrunk, self._retimed)
 
     def _settle(self, lost: list[LostWindow]) -> None:
         """Find windows for reservations that have none, in the order of rank."""
@@ -211,16 +219,72 @@ class RepairedPlan(StandingPlan):
                     window = beside
                 else:
                     window = self._search(reservation.parts, reservation.duration)
-            self._move(loss, window)
+            former = reservation.window
+            shifted, moved = self._shift_behind(loss, window)
+            released += moved
+            self._move(loss, shifted or window)
+            if moved:
+                released.append(former)
             cause = loss.cause, loss.by
         return released
+
+    def _shift_behind(self, loss: LostWindow, window: Window | None) -> tuple[Window | None, list[Window]]:
+        """Return an earlier window for a late unit in front of units that were planned behind it, and the released
+        windows of these; (None, []) if there is none.
+
+        A backfilled unit that is late by seconds would otherwise start after the unit before whose start it was to
+        end. The units behind it move by at most its delay, those of higher priority by at most the start delay.
+        """
+        reservation, former = loss.reservation, loss.reservation.window
+        bound = window.start if window is not None else FOREVER
+        tolerance = max(self.settings.start_delay, 1)
+        if loss.cause is SlipCause.DISPLACED or bound - max(former.start, self._now) <= tolerance:
+            return None, []
+        standing = {id(each) for each in self._future.windows}
+        behind = [each for each in self.all() if each.start > former.start and id(each.window) in standing]
+        # In the order of starts, a shift of all by the delay always fits: running pods only leave.
+        behind.sort(key=lambda each: each.start)
+        if not behind:
+            return None, []
+        for each in behind:
+            self._take_off(each.window)
+        earlier = self._search(reservation.parts, reservation.duration, bound)
+        places: list[tuple[Reservation, Window]] = []
+        if earlier is not None:
+            self._put_on(earlier)
+            delay = earlier.start - former.start
+            for each in behind:
+                most = delay if each.priority <= reservation.priority else min(delay, tolerance)
+                place: Window | None = each.window
+                if not self._put_back(each.window):
+                    place = self._search(each.parts, each.duration, each.start + most + 1)
+                    if place is None:
+                        break
+                    self._put_on(place)
+                assert place is not None
+                places.append((each, place))
+            self._take_off(earlier)
+        if len(places) < len(behind):
+            for _, place in places:
+                self._take_off(place)
+            for each in behind:
+                self._put_on(each.window)
+            return None, []
+        released: list[Window] = []
+        for each, place in places:
+            if place is each.window:
+                continue
+            if place.start > each.start:
+                self._note(each, place.start, loss.cause, loss.by)
+            released.append(each.window)
+            each.window, each.lacks = place, NOT_SEARCHED
+        return earlier, released
 
     def _put_back(self, window: Window) -> bool:
         """Reserve a window again if it fits; return whether it does."""
         self._put_on(window)
         self._catch_up()
-        rows = window.rows.tolist()
-        if not self._future.overbooks(window, rows) and (
+        if not self._future.overbooks(window, window.rows) and (
             self._accounts is None or self._accounts.overdrawn(window) is None
         ):
             return True
@@ -342,12 +406,18 @@ class RepairedPlan(StandingPlan):
                 continue
             if not stopped and reservation.start > self._now and self._may_move(reservation):
                 grown = self._grown(reservation)
+                if (lacking := self._missing(reservation)) is not None:
+                    reservation.lacks = (self._future.drawn, grown + lacking)
+                    self._hold(reservation)
+                    stopped = out_of_time()
+                    continue
                 self._take_off(reservation.window)
                 result = self._find(reservation.parts, reservation.duration, reservation.start)
-                former, window = reservation.window, result.window
-                if window is None and self._has_idle_room(reservation):
+                former, earlier, window = reservation.window, result.window, None
+                if (earlier is None or earlier.start > self._now) and self._has_idle_room(reservation):
                     window = self._start_now(reservation, order[place + 1 :])
-                elif window is not None:
+                if window is None and earlier is not None:
+                    window = earlier
                     self._put_on(window)
                 if window is None:
                     self._put_on(former)
@@ -360,6 +430,12 @@ class RepairedPlan(StandingPlan):
             self._hold(reservation)
         if not stopped:
             self._compressed_at = self._moment()
+
+    def _missing(self, reservation: Reservation) -> int | None:
+        """Return the number of copies that the unit lacks to start earlier; None if a search is needed."""
+        if len(reservation.parts) > 1 or reservation.promised <= self._now:
+            return None
+        return missing_copies(self._future, reservation.parts[0], reservation.duration, reservation.window)
 
     def _start_now(self, reservation: Reservation, rest: list[Reservation]) -> Window | None:
         """Reserve a window from now on for a late unit, where only windows of lower rank are in its way.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.scheduling.reservations.pod_ends import begun_late, overrun
+from phalanx.scheduling.reservations.pod_ends import begun_late, latest_end, overrun
 from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
 
 
@@ -16,10 +17,11 @@ def cause_on(
     now: int,
     start_delay: int,
     shrunk: Container[int] = (),
+    retimed: Container[int] = (),
 ) -> tuple[SlipCause, str]:
     """Return the cause of the lost room on the rows of a reservation, and the pod or node responsible for it.
 
-    `shrunk` are the rows that offer less than before.
+    `shrunk` are the rows that offer less than before, `retimed` those with a changed end of a pod.
     """
     if not all(state.nodes.alive[row] for row in rows):
         return SlipCause.NODE_LOST, ""
@@ -27,7 +29,8 @@ def cause_on(
         return SlipCause.MAINTENANCE, closed
     for row in rows:
         for record in sorted(state.pods.on(row), key=lambda pod_record: pod_record.pod.key):
-            if overrun(record, now) >= 0:
+            # A terminating pod can have a longer grace period than the plan has assumed.
+            if overrun(record, now) >= 0 or record.pod.leaves > max(reservation.start, now):
                 return SlipCause.OVERRUN, f"pod {record.pod.key}"
     for row in rows:
         for record in sorted(state.pods.on(row), key=lambda pod_record: pod_record.pod.key):
@@ -36,6 +39,9 @@ def cause_on(
     for row in rows:
         if row in shrunk:
             return SlipCause.NODE_SHRUNK, f"node {state.nodes.names[row]}"
+    for row in rows:
+        if row in retimed and (last := _last_pod(state, row, reservation, now, start_delay)) is not None:
+            return SlipCause.LIMIT_CHANGED, f"pod {last.pod.key}"
     for row in rows:
         new = [
             pod_record
@@ -47,4 +53,17 @@ def cause_on(
                 new, key=lambda pod_record: (pod_record.pod.bound, pod_record.pod.started, pod_record.pod.key)
             )
             return SlipCause.DISPLACED, f"pod {latest.pod.key}"
+    for row in rows:
+        for record in sorted(state.pods.on(row), key=lambda pod_record: pod_record.pod.key):
+            if record.pod.usage != record.pod_class.spec.requests:
+                return SlipCause.DISPLACED, f"pod {record.pod.key}"
     return SlipCause.UNKNOWN, ""
+
+
+def _last_pod(
+    state: ClusterState, row: int, reservation: Reservation, now: int, start_delay: int
+) -> PodRecord | None:
+    """Return the pod that leaves a row last, if it stays beyond the start of the reservation."""
+    ends = [(latest_end(record, now, start_delay), record.pod.key, record) for record in state.pods.on(row)]
+    end, _, last = max(ends, key=lambda entry: entry[:2], default=(0, "", None))
+    return last if end > reservation.start else None

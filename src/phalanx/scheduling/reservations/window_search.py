@@ -12,7 +12,7 @@ from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.timeline import FOREVER
-from phalanx.scheduling.reservations.window import Part, Share, Window
+from phalanx.scheduling.reservations.window import Part, RowArray, Share, Window
 
 
 class AccountRoom(Protocol):
@@ -44,14 +44,22 @@ def earliest_window(
     All parts share one moment: the latest of their own first moments is not enough. The scarcest part is placed
     first, each on the rows that it fills up best. `future` is unchanged afterwards.
     """
-    ordered = sorted(parts, key=lambda part: (_scarcity(future, part), part.pod_class.number))
+    ordered = list(parts)
+    if len(ordered) > 1:
+        ordered.sort(key=lambda part: (_scarcity(future, part), part.pod_class.number))
     begins, lacking = _candidates(future, ordered, duration, before, not_before)
-    for begin in begins:
+    # Limits that allow the charges over all slots allow them over a part of these.
+    allowed = len(begins) > 1 and accounts.allows(ordered, begins[0], len(future.line))
+    shorts = _shorts(future, ordered[0], duration, begins) if len(ordered) == 1 and not not_before else None
+    for begin, known_short in zip(begins, shorts or [0] * len(begins), strict=True):
         start = max(future.line.edges[begin], not_before)
         end = future.line.covering(start + duration) if duration else FOREVER
         first, last = future.line.slots(start, end)
-        if not accounts.allows(ordered, first, last):
+        if not allowed and not accounts.allows(ordered, first, last):
             lacking = 0
+            continue
+        if known_short > 0:
+            lacking = min(lacking, known_short)
             continue
         shares, short = _place(future, ordered, start, end, first, last)
         if shares is not None:
@@ -73,13 +81,10 @@ def _candidates(
     The number is the smallest that would add a slot; 0 where it is unknown (several parts, or domains).
     """
     edges = future.line.moments
-    begins = np.arange(len(edges))
-    lasts = np.searchsorted(edges, edges + duration, side="left") if duration else np.full(len(edges), len(edges))
-    lasts = np.maximum(lasts, begins + 1)
     open_slots = edges < before
     if not_before:
         open_slots[: max(0, int(np.searchsorted(edges, not_before, side="right")) - 1)] = False
-    stretches = np.stack([begins, lasts], axis=1).ravel()
+    stretches = _stretches(edges, np.arange(len(edges)), duration)
     lacking = 0 if len(parts) > 1 or parts[0].domains is not None else FOREVER
     for part in parts:
         if not open_slots.any():
@@ -93,6 +98,59 @@ def _candidates(
         if group[0].domains is not None and open_slots.any():
             open_slots &= _open_in_a_domain(future, group, group[0].domains, stretches)
     return np.flatnonzero(open_slots).tolist(), lacking
+
+
+def _stretches(edges: IntArray, begins: RowArray, duration: int) -> RowArray:
+    """Return the first slot and the end of the last slot of a use from each of `begins`, for `reduceat`."""
+    if duration:
+        lasts = np.maximum(np.searchsorted(edges, edges[begins] + duration, side="left"), begins + 1)
+    else:
+        lasts = np.full(len(begins), len(edges))
+    stretches: RowArray = np.stack([begins, lasts], axis=1).ravel()
+    return stretches
+
+
+def _shorts(future: FutureMatrix, part: Part, duration: int, begins: Sequence[int]) -> list[int] | None:
+    """Return the number of copies that a part lacks at each of `begins`; None if that costs more than it saves."""
+    if part.domains is not None or len(begins) < 2:
+        return None
+    stretches = _stretches(future.line.moments, np.array(begins, dtype=np.intp), duration)
+    shorts: list[int] = (part.count - _lasting(future.copies(part.pod_class), part.rows, stretches)).tolist()
+    return shorts
+
+
+def _lasting(copies: IntArray, rows: BoolArray, stretches: RowArray) -> IntArray:
+    """Return the number of copies that stay free on the rows bool[N] together over each stretch of slots."""
+    ended = np.vstack([copies, np.zeros((1, copies.shape[1]), dtype=np.int64)])
+    lasting: IntArray = np.minimum.reduceat(ended, stretches, axis=0)[::2] @ rows[: copies.shape[1]]
+    return lasting
+
+
+def missing_copies(future: FutureMatrix, part: Part, duration: int, window: Window) -> int | None:
+    """Return the number of copies that a unit of one part lacks to start before its own `window`.
+
+    None if it does not lack any, or if only a search without its window can tell. Nothing is changed: the copies of
+    the window count as free."""
+    if part.domains is not None or len(window.kept) != 1 or len(window.shares) != 1:
+        return None
+    share = window.shares[0]
+    if share.pod_class is not part.pod_class:
+        return None
+    edges, (first, last) = future.line.moments, future.line.slots(window.start, window.end)
+    begins = np.flatnonzero(edges < window.start)
+    room = np.append(future.room(part.pod_class, part.rows), FOREVER)
+    room[first:last] += part.count
+    short = part.count - np.minimum.reduceat(room, _stretches(edges, begins, duration))[::2]
+    lacking = int(short[short > 0].min(initial=FOREVER))
+    begins = begins[short <= 0]
+    if len(begins):
+        copies = future.copies(part.pod_class).copy()
+        copies[first:last, share.rows] += share.counts
+        shortest = part.count - int(_lasting(copies, part.rows, _stretches(edges, begins, duration)).max())
+        if shortest <= 0:
+            return None
+        lacking = min(lacking, shortest)
+    return lacking
 
 
 def _open_in_a_domain(

@@ -240,9 +240,10 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
         return []
     heads: dict[str, list[QueuedUnit]] = {}
     for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
-        if plan.get(unit.key) is None and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+        if plan.get(unit.key) is None and not plan.hopeless(unit.key):
             chosen = heads.setdefault(queue_of(session, unit), [])
-            if len(chosen) < depth:
+            # Only as many units as get a reservation are examined.
+            if len(chosen) < depth and entitled(session, plan, unit):
                 chosen.append(unit)
     return [unit.key for units in heads.values() for unit in units]
 

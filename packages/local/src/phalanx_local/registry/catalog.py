@@ -165,6 +165,7 @@ def _named_groups() -> list[Row]:
             ResourceClaimTemplateStrategy(),
         ),
         Row("resource.k8s.io", "v1", "-deviceclasses", "DeviceClass", spec),
+        Row("resource.k8s.io", "v1", "-devicetaintrules", "DeviceTaintRule", spec, "status"),
         Row("resource.k8s.io", "v1", "-resourceslices", "ResourceSlice", ResourceSliceStrategy()),
         Row("node.k8s.io", "v1", "-runtimeclasses", "RuntimeClass", plain),
         Row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", plain),

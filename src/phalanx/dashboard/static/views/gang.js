@@ -1,6 +1,6 @@
 import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, GLYPHS, Link, Page, State, Told, to, useAnswer, useNow, useTables } from "/static/parts.js";
-import { age, asks, clock, plural, seconds, span } from "/static/format.js";
+import { age, asks, clock, passed, plural, seconds, span } from "/static/format.js";
 import { store } from "/static/store.js";
 import { Orders } from "/static/views/orders.js";
 
@@ -56,12 +56,16 @@ function Why({ why, row, problem }) {
   </section>`;
 }
 
+function promise(moment) {
+  return `${passed(moment) ? "Start overdue: it was promised for" : "Starts no later than"} ${clock(moment)}`;
+}
+
 function Start({ start, row }) {
   if (start && start.no_later_than) {
-    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">first promise: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">the last rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "cancels it"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
+    return html`<div class="start"><strong>${promise(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">first promise: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">the last rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "cancels it"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
   }
   if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Start unknown</strong><p class="note"><${Told} text=${start.message} /></p></div>`;
-  if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all running pods end at their limits and no other pods arrive" : ""}</p></div>`;
+  if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? promise(row.start) : `Planned for ${clock(row.start)}`}</strong><p class="note">${passed(row.start) ? `${age(row.start)} ago` : `in ${span(seconds(row.start) - Date.now() / 1000)}`}${row.start_kind === "planned" ? ", if all running pods end at their limits and no other pods arrive" : ""}</p></div>`;
   return null;
 }
 

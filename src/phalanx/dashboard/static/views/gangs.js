@@ -1,6 +1,6 @@
 import { html, useMemo, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Page, State, TableState, Empty, VirtualTable, gangPath, go, place, useNow, useParameter, useTables } from "/static/parts.js";
-import { age, asks, clock, local, minute, plural, seconds } from "/static/format.js";
+import { age, asks, clock, local, minute, passed, plural, seconds } from "/static/format.js";
 import { store } from "/static/store.js";
 
 const STATES = ["Pending", "Partial", "Gated", "Evicting", "Starting", "Running", "Completing", "Failed", "Completed"];
@@ -85,7 +85,7 @@ export function Gangs() {
           <td class="members" title=${`${row.running || 0} running, ${row.placed || 0} bound, ${row.minimum || 0} required`}>${row.placed || 0}/${row.minimum || 0}</td>
           <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>
           <td class="age">${age(row.created, now)}</td>
-          ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal placed it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
+          ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal placed it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : passed(row.start) ? "overdue " : "≤ "}${minute(row.start)}</span>`}</td>`}
           <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${local(row.brief || row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;
