@@ -35,8 +35,9 @@ _LEAST_WORK = 2_000
 Move = tuple[PodRecord, int]
 
 
-def place_with_moves(session: Session, attempt: Attempt) -> bool:
-    """Place a refused unit, and move gangs that were placed in this cycle. Return whether that was possible.
+def place_with_moves(session: Session, attempt: Attempt, only_try: bool = False) -> bool:
+    """Place a refused unit, and move gangs that were placed in this cycle. Return whether that was possible; with
+    `only_try`, change nothing.
 
     Only small units on few nodes are tried, and only while free amounts suffice in sum.
     """
@@ -63,10 +64,12 @@ def place_with_moves(session: Session, attempt: Attempt) -> bool:
         work = session.search_work
         moves = _search(session, placements, gangs)
         session.repair_work += _LEAST_WORK + session.search_work - work
-        if moves is not None and _apply(session, placements, moves):
+        if moves is not None and not only_try and _apply(session, placements, moves):
             return True
-    for placement in placements:
-        placement.placed = []
+        for placement in placements:
+            placement.placed = []
+        if moves is not None and only_try:
+            return True
     return False
 
 
