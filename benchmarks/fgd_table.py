@@ -39,12 +39,17 @@ def at_hand() -> bool:
 
 def allocated(plugin: str, seeds: Sequence[int]) -> list[tuple[float, ...]]:
     """By seed, at each of LOADS: percent of the GPUs."""
+    return allocated_under(policy_of(plugin), seeds)
+
+
+def allocated_under(policy: str, seeds: Sequence[int], loads: Sequence[int] = LOADS) -> list[tuple[float, ...]]:
+    """Return the percent of GPUs that a policy allocates at each of the loads, by seed."""
     nodes, pods = found(_NODES), found(_PODS)
     assert nodes is not None
     assert pods is not None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "policy.yaml").write_text(_policy(plugin, pods))
+        (folder / "policy.yaml").write_text(policy)
         (folder / "trace.yaml").write_text(_TRACE % pods.resolve())
         # As published: nodes without GPUs are left out.
         head, *rows = nodes.read_text().splitlines(keepends=True)
@@ -55,7 +60,7 @@ def allocated(plugin: str, seeds: Sequence[int]) -> list[tuple[float, ...]]:
     for seed in inputs.seeds:
         result = simulate(inputs.experiment, inputs.policies[0], seed)
         assert not result.failures, result.failures
-        told.append(tuple(100 * float(result.metrics[f"allocation_at_load_{load}"] or 0) for load in LOADS))
+        told.append(tuple(100 * float(result.metrics[f"allocation_at_load_{load}"] or 0) for load in loads))
     return told
 
 
@@ -64,8 +69,10 @@ def mean(found: Sequence[tuple[float, ...]]) -> list[float]:
     return [sum(column) / len(found) for column in zip(*found, strict=True)]
 
 
-def _policy(plugin: str, pods: Path) -> str:
+def policy_of(plugin: str) -> str:
     """The plugin alone decides, with what the authors count as typical pods: the 95 % that are most frequent."""
+    pods = found(_PODS)
+    assert pods is not None
     rows = list(csv.DictReader(pods.read_text().splitlines()))
     kinds = Counter(
         (int(row["cpu_milli"]), int(row["num_gpu"]), int(row["gpu_milli"]) or 1000, row["gpu_spec"]) for row in rows

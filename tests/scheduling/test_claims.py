@@ -7,6 +7,10 @@ from phalanx.model.account import AccountState
 
 from .scenario import Scenario
 
+RECLAIMING = """
+actions: "enqueue, allocate, reclaim"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: capacity}, {name: predicates}]}]
+"""
 STARVING = """
 actions: "enqueue, allocate, preempt, backfill"
 tiers:
@@ -96,3 +100,12 @@ def test_nominated_gang_starts_when_other_pods_leave_its_nodes_before_its_victim
     assert scenario.held() == {"high-0": "n1", "high-1": "n1"}
     scenario.finishes("other").work()
     assert scenario.placed("high") == ["high-0", "high-1"]
+
+
+def test_nominated_pod_that_fills_its_queue_starts_on_a_new_node() -> None:
+    world = Scenario(RECLAIMING).queue("r", deserved={"cpu": 0})
+    world.queue("q", deserved={"cpu": 2}, capability={"cpu": 2}).node("n1", cpu=2)
+    world.pod("low", node="n1", cpu=2, queue="r").pod("high", cpu=2, queue="q").work()
+    assert world.held() == {"high": "n1"}
+    world.node("n2", cpu=2).work()
+    assert world.placed("high") == ["high"]

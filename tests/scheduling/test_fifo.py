@@ -13,6 +13,10 @@ from .scenario import Scenario, amounts
 
 SSD = PodClass(node_selector=(("disk", "ssd"),))
 NO_CLAIM = PodClass(volumes=(UnusableVolume("persistentvolumeclaim none not found"),))
+WITHOUT_EVICTIONS = """
+actions: "enqueue, allocate"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]
+"""
 
 Step = Callable[[Scenario], object]
 
@@ -211,3 +215,12 @@ class TestAdmission:
         group(scenario, "first", admitted=True).pod("first-0", gang="first", cpu=1)
         scenario.now += 1
         assert group(scenario, "second").run().admissions == ["second"]
+
+
+def test_gang_within_its_share_does_not_overtake_a_borrowing_head() -> None:
+    scenario = Scenario(WITHOUT_EVICTIONS).node("n1", cpu=4).node("n2", cpu=1, gpu=1)
+    scenario.queue("q", fifo=True).queue("other").elastic_quota("ns", min={"cpu": 3}, max={"cpu": 40})
+    scenario.elastic_quota("idle", min={"cpu": 9}, max={"cpu": 40})
+    scenario.job("head", 2, cpu=2, queue="q", priority=10).job("behind", 1, cpu=1, queue="q")
+    scenario.job("elsewhere", 1, cpu=1, gpu=1, queue="other").run()
+    assert scenario.placed() == ["elsewhere-0", "head-0", "head-1"]

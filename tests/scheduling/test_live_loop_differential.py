@@ -145,16 +145,17 @@ def mean_wait(loop: LiveLoop) -> float:
 
 @pytest.mark.parametrize(("depth", "nodes_change"), [(0, True), (1, False)])
 def test_short_disturbed_loop_keeps_promises_within_the_disturbance(depth: int, nodes_change: bool) -> None:
-    disturbed(depth, nodes_change, 50, f"short {depth}")
+    disturbed(depth, nodes_change, 36, f"short {depth}")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("nodes_change", [False, True])
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_disturbed_loop_keeps_promises_within_the_disturbance(depth: int, nodes_change: bool) -> None:
-    """The six cases have more than 20,000 events together."""
-    loop = disturbed(depth, nodes_change, 240, f"{depth}{nodes_change}")
-    assert loop.events > 3_500
+    """The six cases have more than 40,000 events together."""
+    loop = disturbed(depth, nodes_change, 400, f"{depth}{nodes_change}")
+    assert loop.events > 6_000
     exact = in_virtual_time(depth, loop.jobs.values())
     assert set(exact.plan.starts.outcomes.counts) <= {"Kept", "Displaced"}
     # Each start and each kill takes time: the queue is longer, as the nodes are nearly always busy.

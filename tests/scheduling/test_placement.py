@@ -32,6 +32,9 @@ POLICIES = {
     "mixed": "[{name: predicates}, {name: nodeorder, arguments: {tainttoleration.weight: 7}},"
     " {name: binpack, arguments: {binpack.weight: 2, binpack.cpu: 3, binpack.resources: nvidia.com/gpu,"
     " binpack.resources.nvidia.com/gpu: 5}}]",
+    "spread GPUs": "[{name: predicates}, {name: nodeorder, arguments: {gpupacking.weight: 0}}]",
+    "pack GPUs only": "[{name: predicates}, {name: nodeorder, arguments: {gpupacking.weight: 2,"
+    " leastrequested.weight: 0, balancedresource.weight: 0}}]",
     "strategy": "[{name: predicates}, {name: resource-strategy-fit, arguments: {resources:"
     " {cpu: {type: LeastAllocated, weight: 2}, nvidia.com/*: {type: MostAllocated, weight: 3}}}}]",
     "indifferent": "[{name: predicates}]",
@@ -120,7 +123,7 @@ class World:
             "pods": draw.choice([3, 110]),
             "cpu": draw.choice([0, 4000, 8000, 8000]),
             "memory": draw.choice([8, 16, 16]) * 2**30,
-            "nvidia.com/gpu": draw.choice([0, 0, 8]),
+            "nvidia.com/gpu": draw.choice([0, 0, 2, 8, 16]),
         }
         labels = {"zone": draw.choice("abc")} if draw.random() < 0.8 else {}
         taints = [(), (), (Taint("soft", effect="PreferNoSchedule"),), (Taint("hard"),)]
@@ -298,6 +301,23 @@ def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     return least + balanced
 
 
+def expected_with_gpus(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
+    """Return 100 / (1 + idle cards / 8) for pods with GPUs, with up to 1.6 cards more for missing idle CPU."""
+    node = nodes.nodes[row]
+    assert node is not None
+    offered, requests = dict(node.allocatable), dict(cls.spec.requests)
+    gpus, cpu = offered.get("nvidia.com/gpu", 0), offered.get("cpu", 0)
+    if "nvidia.com/gpu" not in requests:
+        return expected_nodeorder(nodes, cls, row)
+    after = {
+        name: int(nodes.used[nodes.space.column(name), row]) + requests.get(name, 0)
+        for name in ("cpu", "nvidia.com/gpu")
+    }
+    used, busy = after["nvidia.com/gpu"] / gpus if gpus else 0.0, after["cpu"] / cpu if cpu else 0.0
+    idle = (1 - used) * gpus + 1.6 * max(busy - used, 0.0)
+    return 100 / (1 + max(idle, 0.0) / 8)
+
+
 def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     """Return 100 x sum of weight x (used + request) / allocatable over the requested resources, by the sum of
     weights.
@@ -313,10 +333,31 @@ def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     return 2 * 100 * total / weights if weights else 0.0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_pods_without_gpus_lose_points_for_the_gpus_of_a_node_as_it_changes(seed: int) -> None:
+    world = World(seed, size=40)
+    policies = ["[{name: nodeorder}]", "[{name: nodeorder, arguments: {gpupacking.weight: 0}}]"]
+    pipes = [
+        PluginRuntime(load_policy(f"actions: allocate\ntiers: [{{plugins: {plugins}}}]")) for plugins in policies
+    ]
+    nodes, placers = world.state.nodes, [build_placer(pipe, world.state.nodes) for pipe in pipes]
+    cls = world.state.classes.record(PodClass(requests=(("cpu", 250),), scored_cpu=250, scored_memory=100))
+    for _ in range(20):
+        world.change()
+        nodes.widen()
+        with_gpus, without = (placer.class_view(cls).base for placer in placers)
+        for row in np.flatnonzero(without > NOWHERE).tolist():
+            node = nodes.nodes[row]
+            assert node is not None
+            gpus = dict(node.allocatable).get("nvidia.com/gpu", 0)
+            assert without[row] - with_gpus[row] == pytest.approx(90 * (gpus > 0) + 100 * min(gpus / 8, 1.0))
+
+
 @pytest.mark.parametrize(
     ("plugins", "formula"),
     [
-        ("[{name: nodeorder}]", expected_nodeorder),
+        ("[{name: nodeorder, arguments: {gpupacking.weight: 0}}]", expected_nodeorder),
+        ("[{name: nodeorder}]", expected_with_gpus),
         (
             "[{name: binpack, arguments: {binpack.weight: 2, binpack.cpu: 3, binpack.resources: nvidia.com/gpu,"
             " binpack.resources.nvidia.com/gpu: 5}}]",

@@ -161,6 +161,7 @@ def test_changed_pod_that_uses_reserved_room_is_named_as_the_cause(
     waiting(world, "p1", 50, cpu=2).settle()
     assert start_of(world, "p1") == 50
     world.becomes(pod, **change).settle()
-    reservation = plan_of(world).get("p1") or plan_of(world).starts.lost("p1")
-    assert reservation is not None
-    assert (reservation.slips[-1].cause, reservation.slips[-1].by) == (cause, f"pod ns/{pod}")
+    reservation = plan_of(world).get("p1")
+    slip = reservation.slips[-1] if reservation is not None else plan_of(world).starts.lost("p1")
+    assert slip is not None
+    assert (slip.cause, slip.by) == (cause, f"pod ns/{pod}")

@@ -76,6 +76,16 @@ def busy(world: Scenario, name: str, node: str, seconds: int, **amounts: Any) ->
     )
 
 
+def test_gang_that_loses_a_required_member_loses_its_reserved_start() -> None:
+    world = busy(Scenario(policy(depth=0)).node("n1", cpu=4), "short", "n1", 100, cpu=2)
+    world.job("gang", 2, cpu=2).pod("later", cpu=1).work()
+    assert (start_of(world, "gang"), world.waiting()) == (100, ["gang-0", "gang-1", "later"])
+    world.gone("gang-1").work()
+    assert (start_of(world, "gang"), world.waiting()) == (None, ["gang-0"])
+    world.gone("later").pod("gang-2", gang="gang", cpu=2).work()
+    assert start_of(world, "gang") == 100
+
+
 @pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
 def test_unit_of_higher_priority_takes_the_start_of_a_lower_one_and_starts_when_room_frees(refreshes: bool) -> None:
     world = Scenario(policy(depth=0)).node("n1", cpu=4).node("n2", cpu=4)

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import fgd_table
+from benchmarks import fgd_table, gpu_packing
 from benchmarks.traces import found
 from click.testing import CliRunner
 
@@ -145,3 +145,12 @@ def test_gpus_that_are_allocated_by_arrived_load(plugin: str) -> None:
         pytest.skip("no openb trace: python -m benchmarks.traces FOLDER, and name the folder in PHALANX_TRACES")
     told = fgd_table.mean(fgd_table.allocated(plugin, [42, 43]))
     assert told == pytest.approx(fgd_table.PUBLISHED[plugin], abs=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_default_policy_allocates_scarce_gpus_within_one_point_of_fgd() -> None:
+    if not fgd_table.at_hand():
+        pytest.skip("no openb trace: python -m benchmarks.traces FOLDER, and name the folder in PHALANX_TRACES")
+    default, best = gpu_packing.shares("default"), gpu_packing.shares("fgd")
+    assert all(ours >= theirs - gpu_packing.TOLERANCE for ours, theirs in zip(default, best, strict=True))

@@ -12,11 +12,9 @@ import time
 from pathlib import Path
 
 from .cluster import POLICIES
-from .life import live, objects_kept, read, relive, shrink, write
+from .life import LIFE, live, objects_kept, read, relive, shrink, write
 from .mutations.trial import MOST_STEPS, unnoticed
 
-#: Steps of one life: enough to show memory held for deleted objects.
-LIFE = 2000
 #: Allowed growth of memory between the first quarter and the end of a life, as the number of living objects
 #: varies.
 MOST_GROWTH = 1.5
@@ -28,16 +26,23 @@ def main() -> int:
     stated.add_argument("--seed", type=int, default=0, help="of the first life; each has the next one")
     stated.add_argument("--report", type=Path, default=Path(), help="where stories of faults are written")
     stated.add_argument("--replay", type=Path, help="a story to live again")
-    stated.add_argument("--mutations", action="store_true", help="check that the soak finds bugs put into the code")
+    stated.add_argument(
+        "--mutations",
+        nargs="?",
+        const="",
+        metavar="WORD",
+        help="check that the soak finds bugs put into the code; with WORD those with this word in their name",
+    )
+    stated.add_argument("--unshrunk", action="store_true", help="write the stories of faults as they were drawn")
     stated.add_argument("--first", action="store_true", help="stop at the first fault, and do not shrink it")
     chosen = stated.parse_args()
-    if chosen.mutations:
-        return 1 if unnoticed(min(chosen.steps, MOST_STEPS), chosen.seed) else 0
+    if chosen.mutations is not None:
+        return 1 if unnoticed(min(chosen.steps, MOST_STEPS), chosen.seed, chosen.mutations) else 0
     if chosen.replay is not None:
         life = relive(read(chosen.replay))
         print(life.fault or "nothing goes wrong any more")
         return 1 if life.fault else 0
-    faults, begun, grown = 0, time.monotonic(), [0, 0]
+    faults, lived, begun, grown = 0, 0, time.monotonic(), [0, 0]
     for number in range(-(-chosen.steps // LIFE)):
         seed, kept = chosen.seed + number, [0, 0]
 
@@ -48,14 +53,20 @@ def main() -> int:
                 kept[step == LIFE - 1] = objects_kept()
 
         life = live(seed, min(LIFE, chosen.steps - number * LIFE), done)
+        lived += len(life.story.steps)
         if life.fault:
             faults += 1
             found = f"seed {seed} ({life.story.policy}), step {len(life.story.steps)}: {life.fault}"
-            if chosen.first:
-                print(f"{number * LIFE + len(life.story.steps):,} steps: {found}")
-                return 1
-            print(f"\n{found}; shrinking ...")
             path = chosen.report / f"soak-{seed}.jsonl"
+            if chosen.first:
+                write(life.story, life.fault, path)
+                print(f"{number * LIFE + len(life.story.steps):,} steps: {found}: {path}")
+                return 1
+            if chosen.unshrunk:
+                write(life.story, life.fault, path)
+                print(f"{found}: {path}", flush=True)
+                continue
+            print(f"\n{found}; shrinking ...")
             short = shrink(life.story)
             write(short, life.fault, path)
             print(f"{len(short.steps)} steps that matter: python -m tests.soak --replay {path}")
@@ -65,7 +76,7 @@ def main() -> int:
         grown = [sum(pair) for pair in zip(grown, kept, strict=True)]
     seconds = time.monotonic() - begun
     growth = f"; objects kept {grown[1] / grown[0]:.2f} times those of the first quarter" if grown[0] else ""
-    print(f"{chosen.steps:,} steps under {len(POLICIES)} policies in {seconds:.0f} s: {faults} faults{growth}")
+    print(f"{lived:,} steps under {len(POLICIES)} policies in {seconds:.0f} s: {faults} faults{growth}")
     return 1 if faults else 0
 
 

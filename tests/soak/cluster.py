@@ -85,6 +85,9 @@ class SoakCluster(Scenario):
         self.skew = 0
         # (node, time) of each pod that a kubelet has rejected.
         self.rejections: list[tuple[str, int]] = []
+        # Gangs of which a deleted member had the mark of a plan: the next process cannot know whether that plan was
+        # complete.
+        self.lost_marks: set[GangKey] = set()
         # Suspended jobs by the name of their gang: (members, what a pod asks for).
         self.suspended: dict[str, tuple[int, dict[str, Any]]] = {}
         self._hash = hashlib.blake2b(digest_size=16)
@@ -133,6 +136,10 @@ class SoakCluster(Scenario):
     # Events
 
     def gone(self, *names: str) -> SoakCluster:
+        records = [record for name in names if (record := self.state.pods.get(name)) is not None]
+        self.lost_marks |= {
+            record.gang.key for record in records if record.gang is not None and record.mark is not None
+        }
         super().gone(*names)
         for name in names:
             self._sent.pop(name, None)

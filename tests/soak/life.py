@@ -17,6 +17,8 @@ from .next_process import differences
 from .plays import play
 from .steps import Step
 
+#: Steps of one life: enough to show memory held for deleted objects.
+LIFE = 2000
 #: After this number of steps the cluster comes to rest.
 REST_EVERY = 10
 
@@ -118,6 +120,12 @@ def write(story: Story, fault: str, path: Path) -> None:
 def read(path: Path) -> Story:
     head, *lines = path.read_text().splitlines()
     return Story(msgspec.json.decode(head)["policy"], [msgspec.json.decode(line, type=Step) for line in lines])
+
+
+def fault_in(path: Path) -> str:
+    """Return the fault of a written story."""
+    fault: str = msgspec.json.decode(path.read_text().splitlines()[0])["fault"]
+    return fault
 
 
 def objects_kept() -> int:

@@ -83,9 +83,9 @@ class Fed(Played):
         return self
 
 
-def driver_and_gang(room: int = 3) -> Fed:
-    """A JobSet whose part `driver` runs; its part `w` of two pods, a gang, is created when the driver is ready."""
-    workers = part("w", 2, after="driver", status="Ready")
+def driver_and_gang(room: int = 3, size: int = 2) -> Fed:
+    """A JobSet whose part `driver` runs; its part `w`, a gang of `size` pods, is created when it is ready."""
+    workers = part("w", size, after="driver", status="Ready")
     workers["template"]["spec"]["template"] = {"spec": {"containers": [container(cpu=1)]}}
     play = Fed().room(room)
     play.owner(JOBSET, "js", replicatedJobs=[part("driver", 1), workers])
@@ -135,6 +135,15 @@ def test_pod_that_is_deleted_before_its_gang_starts_returns_its_room() -> None:
     worker(worker(play, 0), 1).run()
     assert play.placed("js-w") == WORKERS
     assert "other" not in play.placed()
+
+
+def test_pod_that_is_deleted_and_seen_again_before_the_next_cycle_loses_no_room() -> None:
+    play = worker(worker(driver_and_gang(room=4, size=3), 0), 1)
+    worker(play.delete("js-w-0-0"), 0).run()
+    play.create("a").run()
+    assert "a" not in play.placed()
+    worker(play, 2).run()
+    assert len(play.placed("js-w")) == 3
 
 
 def test_pod_whose_binding_failed_gets_its_room_again() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -38,9 +38,9 @@ class ClassRecord:
     `columns` are the requested resources (the pod slot included) and `amounts` their amounts: only these are
     compared with idle amounts, as in kube-scheduler's NodeResourcesFit. `min_idle` int64[R, 1] has the same for all
     resources at once: the idle amounts that one copy needs, NOTHING for resources that it does not request.
-    `allocators` are the node allocators of its pods, `affinity` is their profile. The feasible nodes of a `dynamic`
-    class depend on the places of other pods. `namespace` is that of its pods, if they do not share the class with
-    other namespaces.
+    `gpu_columns` are those of `columns` that are GPUs. `allocators` are the node allocators of its pods, `affinity`
+    is their profile. The feasible nodes of a `dynamic` class depend on the places of other pods. `namespace` is
+    that of its pods, if they do not share the class with other namespaces.
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class ClassRecord:
         "amounts",
         "columns",
         "footprint",
+        "gpu_columns",
         "min_idle",
         "namespace",
         "number",
@@ -65,6 +66,7 @@ class ClassRecord:
         allocators: tuple[NodeAllocator, ...] = (),
         profile: AffinityProfile = NO_AFFINITY,
         namespace: str = "",
+        cards: Container[int] = (),
     ) -> None:
         self.number = number
         self.namespace = namespace
@@ -74,6 +76,7 @@ class ClassRecord:
         self.spec = pod_class
         self.footprint = footprint
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
+        self.gpu_columns = tuple(column for column in self.columns.tolist() if column in cards)
         self.amounts: IntArray = footprint.usage[self.columns]
         self.min_idle: IntArray = _min_idle(footprint.usage)
 
@@ -121,7 +124,9 @@ class ClassTable:
         if record is None:
             footprint = self.footprint(pod_class.requests, pod_class)
             allocators = tuple(allocator for allocator in self._allocators if allocator.concerns(pod_class))
-            created = ClassRecord(self._next, pod_class, footprint, allocators, profile, namespace)
+            created = ClassRecord(
+                self._next, pod_class, footprint, allocators, profile, namespace, self._space.cards
+            )
             record = self._classes[pod_class, profile, namespace] = created
             self._next += 1
         return record

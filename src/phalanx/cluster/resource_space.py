@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.model.devices.gpu_counts import amount_of_card
 from phalanx.model.resources import CPU, MEMORY, PODS, Requests
 
 IntArray = npt.NDArray[np.int64]
@@ -31,11 +32,13 @@ def exact_sums(amounts: IntArray) -> list[int]:
 class ResourceSpace:
     """Resource names in the order of their first use; columns are never removed.
 
-    `pods`, `cpu` and `memory` are always the first three.
+    `pods`, `cpu` and `memory` are always the first three. `cards` has the amount of one card by column of the GPU
+    resources; it is empty in most clusters.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = [PODS, CPU, MEMORY]
+        self.cards: dict[int, int] = {}
         self._columns: dict[str, int] = {name: column for column, name in enumerate(self.names)}
 
     def __len__(self) -> int:
@@ -47,6 +50,8 @@ class ResourceSpace:
         if column is None:
             column = self._columns[name] = len(self.names)
             self.names.append(name)
+            if card := amount_of_card(name):
+                self.cards[column] = card
         return column
 
     def find(self, name: str) -> int | None:

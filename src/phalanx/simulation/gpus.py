@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.model.devices.gpu_counts import GPU_MILLI as GPU_MILLI
+
 GPU = "nvidia.com/gpu"
-# Thousandths of a GPU, for pods that request a part of one; the node's allocator chooses the card.
-GPU_MILLI = "gpu-milli"
 WHOLE_CARD = 1000
 # Node label with the model of its GPUs.
 GPU_MODEL = "gpu-model"

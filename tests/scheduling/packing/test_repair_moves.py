@@ -158,3 +158,15 @@ def test_moved_gang_keeps_the_charges_of_its_queue() -> None:
     assert len(scenario.placed()) == 3
     scenario.job("more", 1, cpu=1, queue="q").node("n3", cpu=4).run()
     assert scenario.placed("more") == []
+
+
+def test_gang_that_borrows_is_placed_with_moves_in_its_later_turn() -> None:
+    policy = """
+actions: "enqueue, allocate, reclaim, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: overcommit}, {name: predicates}, {name: capacity},
+  {name: nodeorder}]}]
+"""
+    scenario = Scenario(policy).queue("a", deserved={"cpu": 4}).queue("b", deserved={"cpu": 4}).nodes(2, cpu=4)
+    scenario.job("spread", 2, cpu=1, priority=10, queue="a").job("large", 1, cpu=4, queue="a")
+    scenario.job("other", 1, cpu=1, queue="b").run()
+    assert len(scenario.placed()) == 4

@@ -22,10 +22,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "total = max(0, gang.min_member - 1 - done)",
     ),
     Mutation(
-        "pods of equal priority are preempted",
-        "scheduling/preemption/reclaimees.py",
-        "if (surplus or priority >= self._preemptor.priority) and not",
-        "if (surplus or priority > self._preemptor.priority) and not",
+        "pods of any priority are preempted in their queue",
+        "scheduling/preemption/rules/queue_rules.py",
+        "ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, drf=levels)",
+        "ReclaimRule(EvictionReason.PREEMPTED, False, distance=depth, drf=levels)",
     ),
     Mutation(
         "pod that leaves its node wakes no unit",

@@ -9,10 +9,20 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import phalanx
 
+from ..life import LIFE, fault_in, read, relive
 from .patches import MUTATIONS, Mutation
+
+
+class Found(NamedTuple):
+    """A found bug: the steps of all lives until its fault."""
+
+    steps: int
+    fault: str
+
 
 #: Steps within which a bug must be found.
 MOST_STEPS = 50_000
@@ -28,28 +38,49 @@ def mutate(mutation: Mutation, package: Path) -> None:
     path.write_text(text.replace(mutation.right, mutation.wrong), "utf-8")
 
 
-def unnoticed(steps: int, seed: int) -> list[str]:
-    """Run the soak once for each mutation; print after how many steps it is found, and return the others."""
+def unnoticed(steps: int, seed: int, word: str = "") -> list[str]:
+    """Run the soak once for each mutation with `word` in its name; print after how many steps it is found, and
+    return the others."""
     missed = []
-    for mutation in MUTATIONS:
+    for mutation in [each for each in MUTATIONS if word in each.name]:
         begun = time.monotonic()
         found = trial(mutation, steps, seed)
-        print(f"{mutation.name}: {found or 'NOT FOUND'} ({time.monotonic() - begun:.0f} s)", flush=True)
-        if not found:
+        outcome = f"{found.steps:,} steps: {found.fault[:160]}" if found is not None else "NOT FOUND"
+        print(f"{mutation.name}: {outcome} ({time.monotonic() - begun:.0f} s)", flush=True)
+        if found is None:
             missed.append(mutation.name)
     return missed
 
 
-def trial(mutation: Mutation, steps: int, seed: int) -> str:
-    """Run the soak with a bug in the code; return the first fault with its step, "" if there is none."""
+def trial(mutation: Mutation, steps: int, seed: int) -> Found | None:
+    """Run the soak with a bug in the code; return the first fault that the code without it does not have."""
     with TemporaryDirectory(prefix="phalanx-mutation-") as folder:
-        package = Path(folder) / "phalanx"
+        package, report = Path(folder) / "phalanx", Path(folder) / "stories"
         shutil.copytree(_SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
         mutate(mutation, package)
-        paths = os.pathsep.join([folder, *(path or os.getcwd() for path in sys.path)])
-        command = [sys.executable, "-m", "tests.soak", "--first", "--steps", str(steps), "--seed", str(seed)]
-        environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 1) or done.stderr:
-            raise RuntimeError(done.stderr)
-        return done.stdout.strip().splitlines()[-1][:200] if done.returncode else ""
+        report.mkdir()
+        lived = 0
+        while lived < steps:
+            story = _first_fault(folder, report, steps - lived, seed)
+            if story is None:
+                return None
+            number = int(story.stem.rpartition("-")[2])
+            faulty = read(story)
+            lived += (number - seed) * LIFE + len(faulty.steps)
+            seed = number + 1
+            if not relive(faulty).fault:
+                return Found(lived, fault_in(story))
+            story.unlink()
+        return None
+
+
+def _first_fault(folder: str, report: Path, steps: int, seed: int) -> Path | None:
+    """Run the soak in another process with the package of a folder; return the story of its first fault."""
+    paths = os.pathsep.join([folder, *(path or os.getcwd() for path in sys.path)])
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "tests.soak", "--first", "--report", str(report)]
+    command += ["--steps", str(steps), "--seed", str(seed)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1) or done.stderr:
+        raise RuntimeError(done.stderr)
+    return next(iter(report.glob("*.jsonl")), None)

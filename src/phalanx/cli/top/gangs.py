@@ -28,8 +28,9 @@ _URGENCY = (
 
 
 def start(row: GangRow, now: float) -> str:
-    """Format the start of a gang: `<= 12m0s` or `overdue` if promised, `~ 12m0s` if planned, `now` if the last dry
-    run places it."""
+    """Format the start of a gang: `<= 12m0s` if promised, or `overdue`; `~ 12m0s` if planned; `now` if the last dry
+    run places the gang.
+    """
     if row.forecast == PlacementForecast.STARTS_NOW:
         return "now"
     if not row.start:

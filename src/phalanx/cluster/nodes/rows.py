@@ -35,8 +35,8 @@ class NodeRows:
     by their window (`NodeTable.maintenance`), so that planners know the end.
 
     `changes` records every row with changed amounts, `relabelled` every row with changed labels, taints, features,
-    wanted images or liveness: readers keep a cursor and process only these rows. Rows in the latter are in the
-    former too. Rows are reused lowest first, so equal histories produce equal tables.
+    wanted images, offered GPUs or liveness: readers keep a cursor and process only these rows. Rows in the latter
+    are in the former too. Rows are reused lowest first, so equal histories produce equal tables.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -104,6 +104,9 @@ class NodeRows:
         offered = self.space.vector(node.allocatable)
         self.widen()
         more = known is None or bool((offered > self.allocatable[:, row]).any())
+        cards = self.space.cards
+        if cards and any(offered[column] != self.allocatable[column, row] for column in cards):
+            self.relabelled.note(row)
         self.allocatable[:, row] = offered
         with np.errstate(divide="ignore"):
             self.inverse[:, row] = np.where(offered > 0, 1.0 / offered, 0.0)

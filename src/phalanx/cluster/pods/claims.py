@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -11,6 +12,7 @@ from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.placeholders import Placeholders, RoomClaim
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import IntArray
+from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod
 
 
@@ -64,6 +66,18 @@ def claim_room(pods: Pods, nodes: NodeTable, room: PodRecord, record: PodRecord)
         pods.nominate(record, nodes.row(node), Nomination(until=until, held=True))
 
 
+def claim_at_arrival(pods: Pods, nodes: NodeTable, gangs: Mapping[GangKey, GangRecord], record: PodRecord) -> None:
+    """Let a new pod claim the room that is held for it, if there is any."""
+    gang = record.gang
+    if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
+        gang = gangs.get(gang.spec.expected_by)
+    elif gang is not None and gang.spec is not None and len(gang.members) <= gang.spec.min_member:
+        return
+    room = room_for(nodes, gang, record) if gang is not None else None
+    if room is not None:
+        claim_room(pods, nodes, room, record)
+
+
 def return_room(pods: Pods, nodes: NodeTable, uid: str, node: str) -> None:
     """End the claim of a pod that does not use it; restore the placeholder, on `node` if that has room for it."""
     claim = pods.placeholders.drop_claim(uid)
@@ -74,6 +88,15 @@ def return_room(pods: Pods, nodes: NodeTable, uid: str, node: str) -> None:
     if row != NO_ROW and has_room(nodes, row, record):
         pods.nominate(record, row, Nomination(until=claim.until))
     pods.placeholders.end_at(placeholder.uid, claim.until)
+
+
+def end_former_claim(pods: Pods, nodes: NodeTable, uid: str) -> None:
+    """End the claim of a deleted pod whose uid is added again, so that its room is not lost with a new claim."""
+    claim = pods.placeholders.claims[uid]
+    if claim.final:
+        pods.placeholders.drop_claim(uid)
+    else:
+        return_room(pods, nodes, uid, claim.node)
 
 
 def claimed_instead(pods: Pods, gang: GangRecord | None) -> str | None:

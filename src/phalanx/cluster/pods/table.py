@@ -11,7 +11,13 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
-from phalanx.cluster.pods.claims import awaits_room, claim_room, claimed_instead, return_room, room_for
+from phalanx.cluster.pods.claims import (
+    awaits_room,
+    claim_at_arrival,
+    claimed_instead,
+    end_former_claim,
+    return_room,
+)
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
@@ -76,9 +82,11 @@ class PodTable(dict[str, PodRecord]):
             return
         record = self.get(pod.uid)
         if record is None:
+            if pod.uid in self.placeholders.claims:
+                end_former_claim(self, self._nodes, pod.uid)
             record = self._add(pod, pod.nominated_node)
             if self.placeholders and awaits_room(record) and pod.gang:
-                self._claim_room(record)
+                claim_at_arrival(self, self._nodes, self._gangs, record)
         elif record.pod != pod:
             state, last = state_of(pod, self._schedulers), record.pod
             self._transition(record, SEEN[state], pod, state)
@@ -357,17 +365,6 @@ class PodTable(dict[str, PodRecord]):
         if nominated_node and record.state is MemberState.PENDING:
             self._reserve_room(record, Nomination(), nominated_node)
         return record
-
-    def _claim_room(self, record: PodRecord) -> None:
-        """Let a new pod claim the room that is held for it, if there is any."""
-        gang = record.gang
-        if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
-            gang = self._gangs.get(gang.spec.expected_by)
-        elif gang is not None and gang.spec is not None and len(gang.members) <= gang.spec.min_member:
-            return
-        room = room_for(self._nodes, gang, record) if gang is not None else None
-        if room is not None:
-            claim_room(self, self._nodes, room, record)
 
     def _remove(self, record: PodRecord) -> None:
         pod = record.pod

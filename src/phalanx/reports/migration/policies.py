@@ -38,7 +38,10 @@ _PLUGINS: Mapping[str, Said] = {
     "PodState": (_N, "Phalanx has no equivalent"),
     "QOSSort": (_N, "priorities order pods; QoS classes do not"),
     "CrossNodePreemption": (_W, "preemption searches victims on several nodes by default"),
-    "NodeResourcesFit": (_C, "nodeorder spreads (leastrequested.weight), binpack packs (binpack.weight)"),
+    "NodeResourcesFit": (
+        _C,
+        "nodeorder spreads (leastrequested.weight) and packs GPUs (gpupacking.weight); binpack packs all pods",
+    ),
 }
 _ARGUMENTS: Mapping[str, Said] = {
     "permitWaitingTimeSeconds": (_N, "waiting gangs reserve nothing: a gang is bound as a whole or not at all"),

@@ -265,7 +265,8 @@ class ScorePlugin:
         return False
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        """Return float64[N]: a score per row of `nodes` from the inputs of `filter`; None without a preference.
+        """Return float64[N]: a score per row of `nodes` from the inputs of `filter` and the GPUs that
+        nodes offer; None without a preference.
 
         It is normalised over `mask` (bool[N], the rows that the class can use).
         """

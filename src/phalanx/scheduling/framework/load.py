@@ -48,6 +48,11 @@ class Load:
         columns = self._at_rows(self.nodes.allocatable)
         return columns if self.copies is None else columns[..., None]
 
+    def offered(self, column: int) -> IntArray:
+        """Return the allocatable amounts of one resource, int64[rows(, 1)]."""
+        amounts = self._at_rows(self.nodes.allocatable[column])
+        return amounts if self.copies is None else amounts[:, None]
+
     def column(self, resource: str) -> int | None:
         """Return the position of a resource in the load's arrays; None if no node offers and no pod requests it."""
         return self.nodes.space.find(resource)

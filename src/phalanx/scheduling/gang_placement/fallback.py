@@ -11,7 +11,7 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.pod_sets import PodBatch
 from phalanx.scheduling.gangs.quorum import QuorumRequirement
@@ -98,10 +98,15 @@ def _place_in(
             kind = numbers.setdefault((batch.pod_class, -1 if domain is None else number), len(numbers))
             parts.append(SearchPart(kind, number, batch.role, len(batch.members)))
             origins.append((number, batch))
-    kinds = [(pod_class, None if number < 0 else domains[number]) for pod_class, number in numbers]
+    kinds = _kinds(
+        session, [(pod_class, None if number < 0 else domains[number]) for pod_class, number in numbers], rows
+    )
+    idle = session.state.nodes.idle[:, rows]
+    order = _hardest_first(kinds, parts, choices, idle)
+    parts, origins = [parts[place] for place in order], [origins[place] for place in order]
     search = ExactSearch(
-        session.state.nodes.idle[:, rows].T.tolist(),
-        _kinds(session, kinds, rows),
+        idle.T.tolist(),
+        kinds,
         parts,
         [SearchNeed(choice.total, dict(choice.roles)) for choice in choices],
         limit,
@@ -123,6 +128,26 @@ def _place_in(
         transaction.place(batch.pod_class, [member], [rows[node]])
         placed[number].append((member, rows[node]))
     return placed, False
+
+
+def _hardest_first(
+    kinds: Sequence[SearchKind], parts: Sequence[SearchPart], choices: Sequence[FallbackPlacement], idle: IntArray
+) -> list[int]:
+    """Return the order of the parts: the largest share of the roomiest node first, then the fewest nodes.
+
+    Parts of a gang with spare members stay together in their order, which decides who takes part.
+    """
+    largest = idle.max(axis=1).clip(min=1).tolist()
+    hardness: list[tuple[float, int, int]] = []
+    first: dict[int, int] = {}
+    for place, part in enumerate(parts):
+        kind, choice = kinds[part.kind], choices[part.gang]
+        share = max((amount / largest[resource] for resource, amount in kind.amounts), default=0.0)
+        head = first.setdefault(part.gang, place)
+        hard = (-share, sum(kind.allowed), place)
+        spare = sum(len(batch.members) for batch in choice.batches) > choice.total
+        hardness.append((*hardness[head][:2], head) if spare and head != place else hard)
+    return sorted(range(len(parts)), key=lambda place: (hardness[place], place))
 
 
 def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:

@@ -120,15 +120,27 @@ class Borrowing:
             if any(behind.get(account, -1) >= place for account in postponed.accounts)
         ]
         if len(held_up) > 1:
-            first = [postponed for postponed in first if postponed.degree <= self._limit]
+            first = self._within_shares(first)
         self._exempt = {entry for postponed in first for entry in postponed.entries} if len(held_up) == 1 else set()
         if not first:
-            self._limit = min((postponed.degree for postponed in waiting), default=0)
+            degrees = {postponed.degree for postponed in waiting}
+            self._limit = min((degree for degree in degrees if degree > self._limit), default=self._limit)
             first = waiting
         next_entries = set(first)
         self._earlier = [postponed for postponed in waiting if postponed not in next_entries]
         self.begin()
         return [entry for postponed in first for entry in postponed.entries]
+
+    def _within_shares(self, postponed: Iterable[_Postponed]) -> list[_Postponed]:
+        """Return the entries that stay within their shares and are behind no other one in a queue that keeps its
+        order."""
+        chosen, closed = list[_Postponed](), set[AccountRecord]()
+        for entry in postponed:
+            if entry.degree <= self._limit and closed.isdisjoint(entry.accounts):
+                chosen.append(entry)
+            else:
+                closed |= {account for account in entry.accounts if _keeps_order(account)}
+        return chosen
 
     def _before(self, accounts: Iterable[AccountRecord]) -> list[AccountRecord]:
         """Return the accounts with a postponed entry in this round."""

@@ -290,9 +290,10 @@ class Placer:
         if any(allocator.name == PORTS for allocator in self._views.allocators_of(pod_class)):
             return True
         constraints = self._views.current(pod_class, scored=False).constraints
-        return constraints is not None and bool(
-            (constraints.alone(np.full(self._nodes.capacity, 2), slice(None)) < 2).all()
-        )
+        if constraints is None:
+            return False
+        rows = np.flatnonzero(self._nodes.alive)
+        return bool((constraints.alone(np.full(len(rows), 2), rows) < 2).all())
 
     def _in_scope(self, score: FloatArray) -> FloatArray:
         return score if self._scope is None else np.where(self._scope[: len(score)], score, NOWHERE)

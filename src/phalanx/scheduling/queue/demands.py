@@ -48,8 +48,9 @@ class QueueEstimates(RoomEstimates, Protocol):
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
 
-    def nominated_nodes_suffice(self, unit: WaitingUnit) -> bool:
-        """Return whether the unit's nominated pods fit on their nodes beside the victims that still terminate."""
+    def bound_beside_nominations(self, unit: WaitingUnit, wanted: Demand) -> int:
+        """Return the upper bound of the demand without the unit's own nominations: their room and quota count as
+        used."""
 
     def is_ready(self, pod_class: ClassRecord) -> bool:
         """Return whether all volumes, claims and reservations that pods of a class refer to exist."""
@@ -406,8 +407,8 @@ class CompositeDemand(WaitReason, frozen=True):
 class Nominated(WaitReason, frozen=True):
     """Wait reason of a nominated unit. `victims` are the uids of its victims.
 
-    `wanted` is the unit's demand: if it fits on other nodes, the unit need not wait. Nor need it wait if other pods
-    have left its nominated nodes, whose room for it counts as used.
+    `wanted` is the unit's demand: if it fits on other nodes, or on its nominated nodes because other pods have left
+    them, the unit need not wait.
     """
 
     unit: Hashable
@@ -425,8 +426,8 @@ class Nominated(WaitReason, frozen=True):
         return self.wanted.helped_by_placements
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
-        free = estimates.has_left(self.victims) or estimates.nominated_nodes_suffice(unit)
-        return UNBOUNDED if free or self.wanted.upper_bound(estimates) else 0
+        free = estimates.has_left(self.victims) or estimates.bound_beside_nominations(unit, self.wanted)
+        return UNBOUNDED if free else 0
 
     def joined(self, other: WaitReason) -> WaitReason:
         """Return this reason: all members wait for the victims of the nominated ones."""

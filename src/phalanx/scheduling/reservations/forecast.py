@@ -119,7 +119,7 @@ class StartForecaster:
 
     def told(self, parts: tuple[Part, ...], window: Window) -> StartForecast:
         """Return the forecast of a window with its basis."""
-        gangs, endless = basis(self._future, parts, window)
+        gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
         return StartForecast(window.start, gangs, endless)
 
     def _too_late(self, asked: ForecastQuestion, start: int) -> StartForecast | None:

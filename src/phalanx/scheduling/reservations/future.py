@@ -11,7 +11,6 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
-from phalanx.model.gang import GangKey
 from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
@@ -43,8 +42,6 @@ class FutureMatrix:
         self._cursor = self._time_cursor = -1
         # Row -> ends int64[P] and amounts int64[P, R] of its pods.
         self._ends: dict[int, tuple[IntArray, IntArray]] = {}
-        # Row -> (end, gang or uid) of its pods with a known end.
-        self._leaving: dict[int, list[tuple[int, GangKey | str]]] = {}
         # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
         self.endless: IntArray = np.zeros(0, dtype=np.int64)
         # Moment -> row -> number of pods that end then.
@@ -207,7 +204,6 @@ class FutureMatrix:
 
     def _read_row(self, row: int) -> None:
         former = self._ends.pop(row, None)
-        self._leaving.pop(row, None)
         for end in former[0].tolist() if former is not None else ():
             by_row = self._moments[end]
             by_row[row] -= 1
@@ -215,7 +211,7 @@ class FutureMatrix:
                 del by_row[row]
                 if not by_row:
                     del self._moments[end]
-        ends, usages, leaving, endless = [], [], list[tuple[int, GangKey | str]](), 0
+        ends, usages, endless = [], [], 0
         for record in self._state.pods.on(row):
             end = self.end_of(record)
             if end == FOREVER:
@@ -223,14 +219,12 @@ class FutureMatrix:
             else:
                 ends.append(end)
                 usages.append(record.footprint.usage)
-                leaving.append((end, record.gang.key if record.gang is not None else record.pod.uid))
                 by_row = self._moments.setdefault(end, {})
                 by_row[row] = by_row.get(row, 0) + 1
         self.endless[row] = endless
         if ends:
             amounts = usages[0][None, :] if len(usages) == 1 else np.stack(usages)
             self._ends[row] = (np.array(ends, dtype=np.int64), amounts)
-            self._leaving[row] = leaving
 
     def _recount(self, rows: Sequence[int]) -> None:
         chosen = np.array(rows, dtype=np.intp)
@@ -341,10 +335,6 @@ class FutureMatrix:
         self._changed_at[rows[rows < len(self._changed_at)]] = self._changes
 
     # -- questions ---------------------------------------------------------------------------------------------
-
-    def leaving(self, row: int) -> Sequence[tuple[int, GangKey | str]]:
-        """Return (end, gang or uid) of the pods of a row with a known end."""
-        return self._leaving.get(row, ())
 
     def free(self, column: int) -> IntArray:
         """Return int64[T, N]: the free amounts of one resource."""

@@ -97,7 +97,8 @@ class ReservationPlan(RepairedPlan):
 
     def _basis_of(self, reservation: Reservation) -> ToldStart:
         self._catch_up()
-        rests = basis(self._future, reservation.parts, reservation.window)
+        delay = self.settings.start_delay
+        rests = basis(self._state, self._future, reservation.parts, reservation.window, self._now, delay)
         return ToldStart(self._now, *rests, *self.starts.expected(reservation, self._now))
 
     def note_forecast(self, key: UnitKey, start: int, queue: str, pods: int) -> bool:

@@ -85,7 +85,7 @@ class RepairedPlan(StandingPlan):
     # -- changes of nodes --------------------------------------------------------------------------------------
 
     def _follow_nodes(self, parts_now: Callable[[Reservation], tuple[Part, ...]]) -> None:
-        """Update the usable rows of all requests; record the rows that have shrunk or have other ends of pods."""
+        """Update the usable rows of all requests; record rows that have shrunk or whose pods have other ends."""
         for reservation in self._reservations.values():
             parts = parts_now(reservation)
             if parts is not reservation.parts:

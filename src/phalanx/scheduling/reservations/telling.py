@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.state import ClusterState
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.reservations.calibration import PERCENTS, StartCalibration
 from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.reservation import Slip, ToldStart
 from phalanx.scheduling.reservations.window import Part, Window
 
@@ -39,17 +42,31 @@ def _rounded(moment: int, latest: int) -> int:
     return min(rounded, latest) if latest else rounded
 
 
-def basis(future: FutureMatrix, parts: Sequence[Part], window: Window) -> tuple[int, int]:
+def basis(
+    state: ClusterState,
+    future: FutureMatrix,
+    parts: Sequence[Part],
+    window: Window,
+    now: int,
+    start_delay: int,
+) -> tuple[int, int]:
     """Return (number of gangs and single pods on whose run-time limits the window rests, number of pods without a
     known end on other usable nodes)."""
-    start = window.start
-    owners = {owner for row in window.rows.tolist() for end, owner in future.leaving(row) if end <= start}
+    owners: set[object] = set()
+    for row in window.rows.tolist():
+        for record in state.pods.on(row):
+            if latest_end(record, now, start_delay) <= window.start:
+                owners.add(_owner_of(record))
     elsewhere: BoolArray = np.zeros(len(future.endless), dtype=np.bool_)
     for part in parts:
         rows = part.rows[: len(elsewhere)]
         elsewhere[: len(rows)] |= rows
     elsewhere[window.rows] = False
     return len(owners), int(future.endless[elsewhere].sum())
+
+
+def _owner_of(record: PodRecord) -> object:
+    return record.gang.key if record.gang is not None else record.pod.uid
 
 
 def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], now: int, spares: bool = False) -> str:

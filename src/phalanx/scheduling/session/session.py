@@ -23,6 +23,7 @@ from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
 from phalanx.scheduling.queue.demands import (
     UNBOUNDED,
+    Demand,
     WaitReason,
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -323,13 +324,17 @@ class Session:
         """Return whether all pods with these uids have left their nodes."""
         return not any(uid in self.state.pods.unreleased for uid in victims)
 
-    def nominated_nodes_suffice(self, unit: WaitingUnit) -> bool:
-        """Return whether the unit's nominated pods fit on their nodes beside the victims that still terminate."""
+    def bound_beside_nominations(self, unit: WaitingUnit, wanted: Demand) -> int:
+        """Return the upper bound of the demand without the unit's own nominations: their room and quota count as
+        used."""
         pods = [unit.pod] if unit.pod is not None else []
         pods += [pod for gang in unit.gangs for pod in (*gang.pending.values(), *gang.starting_placeholders)]
-        nominated = [pod for pod in pods if pod.nomination is not None and pod.row >= 0]
-        idle = self.state.nodes.idle
-        return bool(nominated) and all((idle[pod.pod_class.columns, pod.row] >= 0).all() for pod in nominated)
+        transaction = self.state.transaction()
+        transaction.lift([pod for pod in pods if pod.nomination is not None])
+        try:
+            return wanted.upper_bound(self)
+        finally:
+            transaction.rollback()
 
     def is_ready(self, pod_class: ClassRecord) -> bool:
         """Return whether all volumes, claims and reservations that pods of a class refer to exist."""

@@ -35,8 +35,9 @@ _LEAST_WORK = 2_000
 Move = tuple[PodRecord, int]
 
 
-def place_with_moves(session: Session, attempt: Attempt) -> bool:
-    """Place a refused unit, and move gangs that were placed in this cycle. Return whether that was possible.
+def place_with_moves(session: Session, attempt: Attempt, only_try: bool = False) -> bool:
+    """Place a refused unit, and move gangs that were placed in this cycle. Return whether that was possible; with
+    `only_try`, change nothing.
 
     Only small units on few nodes are tried, and only while free amounts suffice in sum.
     """
@@ -49,31 +50,40 @@ def place_with_moves(session: Session, attempt: Attempt) -> bool:
     rows = _eligible_rows(session, (batch.pod_class for placement in placements for batch in placement.batches))
     if int(rows.sum()) > MOST_NODES:
         return False
-    movable = _movable(session, rows)
-    rows |= _eligible_rows(session, {record.pod_class for members in movable for record in members})
-    if not movable or not _amounts_suffice(session, placements, rows):
+    movable = _movable(session)
+    near = _on_rows(movable, rows)
+    rows |= _eligible_rows(session, {record.pod_class for members in near for record in members})
+    if not near or not _amounts_suffice(session, placements, rows):
         return False
+    # Gangs that are in the way of the gangs on the unit's nodes move only together with these.
+    others = [members for members in _on_rows(movable, rows) if members not in near]
     size = sum(placement.need.total for placement in placements)
-    for gangs in _neighbourhoods(movable, MOST_MEMBERS - size):
+    for gangs in _neighbourhoods(near, others, MOST_MEMBERS - size):
         if session.repair_work >= _MOST_WORK:
             break
         work = session.search_work
         moves = _search(session, placements, gangs)
         session.repair_work += _LEAST_WORK + session.search_work - work
-        if moves is not None and _apply(session, placements, moves):
+        if moves is not None and not only_try and _apply(session, placements, moves):
             return True
-    for placement in placements:
-        placement.placed = []
+        for placement in placements:
+            placement.placed = []
+        if moves is not None and only_try:
+            return True
     return False
 
 
-def _neighbourhoods(movable: Sequence[list[PodRecord]], most: int) -> Iterator[list[list[PodRecord]]]:
-    """Yield gangs that move together, of at most `most` members: single gangs, then as many as possible."""
-    fitting = [members for members in movable if len(members) <= most]
+def _neighbourhoods(
+    near: Sequence[list[PodRecord]], others: Sequence[list[PodRecord]], most: int
+) -> Iterator[list[list[PodRecord]]]:
+    """Yield gangs that move together, of at most `most` members: single gangs that are near, then as many as
+    possible, the near ones first.
+    """
+    fitting = [members for members in near if len(members) <= most]
     for members in fitting[:_MOST_SINGLE_MOVES]:
         yield [members]
     together: list[list[PodRecord]] = []
-    for members in fitting:
+    for members in (*fitting, *others):
         if len(members) <= most:
             together.append(members)
             most -= len(members)
@@ -81,8 +91,12 @@ def _neighbourhoods(movable: Sequence[list[PodRecord]], most: int) -> Iterator[l
         yield together
 
 
-def _movable(session: Session, rows: BoolArray) -> list[list[PodRecord]]:
-    """Return the members that each gang has placed on the rows in this cycle, the last placed gang first."""
+def _on_rows(movable: Sequence[list[PodRecord]], rows: BoolArray) -> list[list[PodRecord]]:
+    return [members for members in movable if any(rows[record.row] for record in members)]
+
+
+def _movable(session: Session) -> list[list[PodRecord]]:
+    """Return the members that each gang has placed in this cycle and that can move, the last placed gang first."""
     members: dict[GangKey, list[PodRecord]] = {}
     fixed: set[GangKey] = set()
     session.repair_work += min(len(session.plan.binds), _MOST_BINDINGS)
@@ -97,9 +111,7 @@ def _movable(session: Session, rows: BoolArray) -> list[list[PodRecord]]:
     movable = [
         placed
         for key, placed in members.items()
-        if key not in fixed
-        and _gang_can_move(session, session.state.gangs.get(key))
-        and any(rows[record.row] for record in placed)
+        if key not in fixed and _gang_can_move(session, session.state.gangs.get(key))
     ]
     movable.reverse()
     return movable
@@ -155,6 +167,8 @@ def _is_as_good(session: Session, placement: GangPlacement) -> bool:
     members = [member for member in placement.gang.members.values() if member.state in ACTIVE and member.row >= 0]
     new_rows = [row for _, row in placement.placed] + [member.row for member in members if member not in moved]
     for level in session.topology_domains.ladder(placement.area.rule).levels:
+        if level.count == int((level.ids > 0).sum()):
+            continue  # domains of one node: nobody has asked for these
         if level.shared(new_rows):
             return True
         if level.shared([member.row for member in members]):

@@ -38,7 +38,7 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
     may_borrow = borrowing.active and not nominated and unit.band[0]
     required = attempt.least() if may_borrow else ()
     charges = charges_of(session, list(required), demand_of(list(required))) if may_borrow else {}
-    late = may_borrow and borrowing.is_late(unit, charges)
+    late = bool(may_borrow and borrowing.is_late(unit, charges))
     transaction = session.state.transaction()
     transaction.lift(nominated)
     refusal = attempt.place(transaction)
@@ -49,11 +49,12 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
             session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
         return True
     transaction.rollback()
-    moves_help = refusal is not None and refusal.of_nodes and session.plan.binds and not (late or nominated)
-    if moves_help and place_with_moves(session, attempt):
+    may_move = refusal is not None and refusal.of_nodes and bool(session.plan.binds) and not nominated
+    fits = may_move and place_with_moves(session, attempt, only_try=late)
+    if fits and not late:
         attempt.accept()
         return True
-    if refusal is None:
+    if refusal is None or fits:
         borrowing.postpone([unit], charges)
         return False
     wanted = attempt.wanted() if nominated else None

@@ -1,4 +1,7 @@
-"""Plugin `nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8)."""
+"""Plugin `nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8).
+
+GPUs are scarce: pods that request GPUs are packed, and all other pods avoid nodes with GPUs (decision 046).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,44 @@ import numpy as np
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
 from phalanx.cluster.nodes.labels import term_matches
 from phalanx.model.selectors import tolerates
-from phalanx.plugin import Arguments, BoolArray, ClassRecord, FloatArray, InterPodRules, Load, NodeTable, Plugin
+from phalanx.plugin import (
+    CPU_COLUMN,
+    Arguments,
+    BoolArray,
+    ClassRecord,
+    FloatArray,
+    InterPodRules,
+    Load,
+    NodeTable,
+    Plugin,
+)
+
+# Scores are updated for changed nodes only, so they depend on no other node: this is the usual number of cards of a
+# node, not the largest one of the cluster. A pod gets half of the points where so many cards are left idle.
+_USUAL_CARDS = 8.0
+_POINTS = 100.0
+# Cards that count as idle in addition where all GPUs are idle and no CPU is. At 100 % load of the openb trace,
+# 94.3 % of the GPUs are allocated with 0, 94.8 % with 1.6, and 94.7 % with 3.
+_STRANDED = 1.6
+# Points that a node with GPUs loses for pods without, and further ones up to the usual number of cards. The first
+# are about as much as an idle node gains over a full one by LeastAllocated; the sum is less than a preferred node
+# affinity gives.
+_AVOIDED, _BY_CARDS = 90.0, 100.0
 
 
 class NodeOrder(Plugin):
-    """Weighted sum of scores from 0 to 100."""
+    """Weighted sum of scores from 0 to 100.
+
+    Pods that request GPUs get points for packing instead of LeastAllocated and BalancedAllocation, and all other
+    pods avoid nodes with GPUs. With `gpupacking.weight: 0` all scores are those of kube-scheduler.
+    """
 
     name = "nodeorder"
     without_effect = ("selectorspread.weight",)
     arguments = (
         "balancedresource.weight",
         "dynamicresources.weight",
+        "gpupacking.weight",
         "imagelocality.weight",
         "leastrequested.weight",
         "mostrequested.weight",
@@ -36,6 +66,7 @@ class NodeOrder(Plugin):
         self._taint = arguments.integer("tainttoleration.weight", 3)
         self._images = arguments.integer("imagelocality.weight", 1)
         self._claims = arguments.integer("dynamicresources.weight", 2)
+        self._packing = arguments.integer("gpupacking.weight", 1, least=0)
         self.inter_pod_rules = InterPodRules(
             affinity_weight=arguments.integer("podaffinity.weight", 2),
             spread_weight=arguments.integer("podtopologyspread.weight", 2),
@@ -50,22 +81,38 @@ class NodeOrder(Plugin):
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         total: FloatArray | float = 0.0
-        if self._least_weight or self._most_weight:
-            used = load.scored()
-            # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
-            total = (used[0] + used[1]) * (
-                50.0 * (self._most_weight - self._least_weight)
-            ) + 100.0 * self._least_weight
-        if self._balanced and not pod_class.spec.best_effort:
-            # BalancedAllocation 1.36: 75 without change, more if the pod balances CPU and memory. The standard
-            # deviation of two fractions is half their difference.
-            after = load.processor_and_memory()
-            before = load.processor_and_memory_before()
-            gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
-            total = total + (gain * 25.0 + 75.0) * self._balanced
+        if self._packing and pod_class.gpu_columns:
+            total = self._packing_points(pod_class.gpu_columns, load)
+        else:
+            if self._least_weight or self._most_weight:
+                used = load.scored()
+                # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
+                total = (used[0] + used[1]) * (
+                    50.0 * (self._most_weight - self._least_weight)
+                ) + 100.0 * self._least_weight
+            if self._balanced and not pod_class.spec.best_effort:
+                # BalancedAllocation 1.36: 75 without change, more if the pod balances CPU and memory. The standard
+                # deviation of two fractions is half their difference.
+                after = load.processor_and_memory()
+                before = load.processor_and_memory_before()
+                gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
+                total = total + (gain * 25.0 + 75.0) * self._balanced
         if self._claims and pod_class.spec.claims:
             total = total + self._claim_points(pod_class, load)
         return total
+
+    def _packing_points(self, columns: tuple[int, ...], load: Load) -> FloatArray:
+        """Return points that fall with the number of cards that the pod leaves idle, and with idle GPUs beside busy
+        CPUs.
+        """
+        busy, parts = load.fraction(CPU_COLUMN), list[FloatArray]()
+        for column in columns:
+            used = load.fraction(column)
+            idle = (1.0 - used) * (load.offered(column) / load.nodes.space.cards[column])
+            idle += np.maximum(busy - used, 0.0) * _STRANDED
+            parts.append(_POINTS * self._packing / (1.0 + np.maximum(idle, 0.0) / _USUAL_CARDS))
+        lowest: FloatArray = np.minimum.reduce(parts)
+        return lowest
 
     def _claim_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         """Return DynamicResources: nodes that serve earlier alternatives of the pod's claims are better."""
@@ -81,6 +128,7 @@ class NodeOrder(Plugin):
             self._affinity_points(pod_class, nodes, mask) if self._affinity else None,
             self._taint_points(pod_class, nodes, mask) if self._taint else None,
             self._image_points(pod_class, nodes) if self._images else None,
+            self._avoidance_points(pod_class, nodes) if self._packing and nodes.space.cards else None,
         )
         stated: list[FloatArray] = [part for part in parts if part is not None]
         if not stated:
@@ -96,6 +144,18 @@ class NodeOrder(Plugin):
             return None
         result: FloatArray = points.astype(np.float64) * self._images
         return result
+
+    def _avoidance_points(self, pod_class: ClassRecord, nodes: NodeTable) -> FloatArray | None:
+        """Return the points, at most 0, that nodes lose by the number of their GPUs for pods without GPUs."""
+        if pod_class.gpu_columns or pod_class.spec.claims or pod_class.spec.devices:
+            return None
+        cards = np.zeros(nodes.capacity)
+        for column, card in nodes.space.cards.items():
+            np.maximum(cards, nodes.allocatable[column] / card, out=cards)
+        if not cards.any():
+            return None
+        lost: FloatArray = (cards > 0) * _AVOIDED + np.minimum(cards / _USUAL_CARDS, 1.0) * _BY_CARDS
+        return lost * -float(self._packing)
 
     def _affinity_points(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """Return the sum of the weights of matching preferred terms, normalised to the best node."""
