@@ -21,15 +21,7 @@ def test_short_lives_succeed_and_replay_equally(seed: int) -> None:
     assert again.cluster.digest == life.cluster.digest
 
 
-def _stories() -> list[object]:
-    late = pytest.mark.xfail(
-        strict=True, reason="after the restart a start is promised that its queue does not allow"
-    )
-    names = [path.stem for path in sorted(STORIES.glob("*.jsonl"))]
-    return [pytest.param(name, marks=late if name == "kept-quota-without-rest" else ()) for name in names]
-
-
-@pytest.mark.parametrize("name", _stories())
+@pytest.mark.parametrize("name", [path.stem for path in sorted(STORIES.glob("*.jsonl"))])
 def test_past_failures_of_lives_pass(name: str) -> None:
     life = relive(read(STORIES / f"{name}.jsonl"))
     assert not life.fault
