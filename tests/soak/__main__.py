@@ -22,7 +22,8 @@ MOST_GROWTH = 1.5
 
 def main() -> int:
     stated = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    stated.add_argument("--steps", type=int, default=200_000, help=f"steps in all, of lives of {LIFE} each")
+    stated.add_argument("--steps", type=int, default=200_000, help="steps in all")
+    stated.add_argument("--life", type=int, default=LIFE, help="steps of each life")
     stated.add_argument("--seed", type=int, default=0, help="of the first life; each has the next one")
     stated.add_argument("--report", type=Path, default=Path(), help="where stories of faults are written")
     stated.add_argument("--replay", type=Path, help="a story to live again")
@@ -43,16 +44,20 @@ def main() -> int:
         print(life.fault or "nothing goes wrong any more")
         return 1 if life.fault else 0
     faults, lived, begun, grown = 0, 0, time.monotonic(), [0, 0]
-    for number in range(-(-chosen.steps // LIFE)):
+    for number in range(-(-chosen.steps // chosen.life)):
         seed, kept = chosen.seed + number, [0, 0]
 
         def done(step: int, seed: int = seed, kept: list[int] = kept, number: int = number) -> None:
             if sys.stderr.isatty() and step % 100 == 0:
-                print(f"\rseed {seed}, step {number * LIFE + step:,} of {chosen.steps:,}", end="", file=sys.stderr)
-            if step in (LIFE // 4, LIFE - 1):
-                kept[step == LIFE - 1] = objects_kept()
+                print(
+                    f"\rseed {seed}, step {number * chosen.life + step:,} of {chosen.steps:,}",
+                    end="",
+                    file=sys.stderr,
+                )
+            if step in (chosen.life // 4, chosen.life - 1):
+                kept[step == chosen.life - 1] = objects_kept()
 
-        life = live(seed, min(LIFE, chosen.steps - number * LIFE), done)
+        life = live(seed, min(chosen.life, chosen.steps - number * chosen.life), done)
         lived += len(life.story.steps)
         if life.fault:
             faults += 1
@@ -60,7 +65,7 @@ def main() -> int:
             path = chosen.report / f"soak-{seed}.jsonl"
             if chosen.first:
                 write(life.story, life.fault, path)
-                print(f"{number * LIFE + len(life.story.steps):,} steps: {found}: {path}")
+                print(f"{number * chosen.life + len(life.story.steps):,} steps: {found}: {path}")
                 return 1
             if chosen.unshrunk:
                 write(life.story, life.fault, path)
@@ -70,7 +75,7 @@ def main() -> int:
             short = shrink(life.story)
             write(short, life.fault, path)
             print(f"{len(short.steps)} steps that matter: python -m tests.soak --replay {path}")
-        elif all(kept) and kept[1] > kept[0] * MOST_GROWTH:
+        elif chosen.life >= LIFE and all(kept) and kept[1] > kept[0] * MOST_GROWTH:
             faults += 1
             print(f"\nseed {seed} ({life.story.policy}): {kept[0]:,} objects were kept, at the end {kept[1]:,}")
         grown = [sum(pair) for pair in zip(grown, kept, strict=True)]

@@ -137,6 +137,8 @@ def _lost_promise(cluster: SoakCluster, scheduler: Scheduler) -> str:
         found = next_plan.get(promise.key) if next_plan is not None else None
         if found is None:
             return f"the next process has no promise for {promise.name}"
+        if found.made != promise.made:
+            return f"the next process has promised {promise.name} a start anew"
         if found.start > promise.start:
             return f"the next process promises {promise.name} a start {found.start - promise.start} s later"
     return ""

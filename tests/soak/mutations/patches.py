@@ -40,10 +40,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    if victims:\n        return None\n    until",
     ),
     Mutation(
-        "stored start is a minute late",
+        "stored start loses the time of its promise",
         "scheduling/reservations/stored.py",
-        "        start=window.start,\n",
-        "        start=window.start + 60,\n",
+        "        made=reservation.made,\n",
+        "        made=window.start,\n",
     ),
     Mutation(
         "maintenance windows begin ten minutes late",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import phalanx
 
-from ..life import LIFE, fault_in, read, relive
+from ..life import fault_in, read, relive
 from .patches import MUTATIONS, Mutation
 
 
@@ -26,6 +26,8 @@ class Found(NamedTuple):
 
 #: Steps within which a bug must be found.
 MOST_STEPS = 50_000
+# Short lives, so that each policy has its turn soon.
+_LIFE = 300
 _SOURCE = Path(phalanx.__file__).parent
 
 
@@ -66,7 +68,7 @@ def trial(mutation: Mutation, steps: int, seed: int) -> Found | None:
                 return None
             number = int(story.stem.rpartition("-")[2])
             faulty = read(story)
-            lived += (number - seed) * LIFE + len(faulty.steps)
+            lived += (number - seed) * _LIFE + len(faulty.steps)
             seed = number + 1
             if not relive(faulty).fault:
                 return Found(lived, fault_in(story))
@@ -79,7 +81,7 @@ def _first_fault(folder: str, report: Path, steps: int, seed: int) -> Path | Non
     paths = os.pathsep.join([folder, *(path or os.getcwd() for path in sys.path)])
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "tests.soak", "--first", "--report", str(report)]
-    command += ["--steps", str(steps), "--seed", str(seed)]
+    command += ["--steps", str(steps), "--life", str(_LIFE), "--seed", str(seed)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or done.stderr:
         raise RuntimeError(done.stderr)
