@@ -170,3 +170,10 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: overcommit}, {name: pr
     scenario.job("spread", 2, cpu=1, priority=10, queue="a").job("large", 1, cpu=4, queue="a")
     scenario.job("other", 1, cpu=1, queue="b").run()
     assert len(scenario.placed()) == 4
+
+
+def test_gang_without_gpus_moves_to_a_node_with_gpus_that_pods_avoid_by_default() -> None:
+    scenario = Scenario(SPREADING).node("n1", cpu=4).node("n2", cpu=1, gpu=8)
+    scenario.job("first", 1, cpu=1, priority=10).job("large", 1, cpu=4).run()
+    assert scenario.where("first-0") == "n2"
+    assert scenario.where("large-0") == "n1"

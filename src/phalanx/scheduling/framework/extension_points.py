@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -263,6 +263,11 @@ class ScorePlugin:
         pod.
         """
         return False
+
+    @property
+    def default_score(self) -> Callable[[ClassRecord, NodeTable], FloatArray | None] | None:
+        """Part of `static_score` that neither pods nor nodes state; it does not prevent repair moves."""
+        return None
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """Return float64[N]: a score per row of `nodes` from the inputs of `filter` and the GPUs that

@@ -325,6 +325,14 @@ class ClassViews:
                 total = part if total is None else total + part
         return total
 
+    def stated_preference(self, pod_class: ClassRecord) -> FloatArray | None:
+        """Return the preferences without the parts that neither pods nor nodes state; None without any."""
+        total = self.complete(pod_class).preference
+        for plugin in self._preferences if total is not None else ():
+            part = plugin.default_score(pod_class, self._nodes) if plugin.default_score is not None else None
+            total = total if part is None or total is None else total - part
+        return total
+
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
         afresh = view.cursor < 0 or self.single

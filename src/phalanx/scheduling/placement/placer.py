@@ -81,6 +81,10 @@ class Placer:
         """Return the class's view, up to date with the table."""
         return self._views.complete(pod_class)
 
+    def stated_preference(self, pod_class: ClassRecord) -> FloatArray | None:
+        """Return float64[N]: how much pods of the class prefer each row, by their own rules and those of nodes."""
+        return self._views.stated_preference(pod_class)
+
     def allocators(self, pod_class: ClassRecord) -> list[NodeAllocator]:
         """Return the node allocators that concern the class and belong to the policy."""
         return self._views.allocators_of(pod_class)

@@ -32,6 +32,9 @@ _MOST_BINDINGS = 1024
 _MOST_WORK = 150_000
 _LEAST_WORK = 2_000
 
+# Difference of preferences that rounding can cause.
+_TOLERANCE = 1e-6
+
 Move = tuple[PodRecord, int]
 
 
@@ -158,8 +161,8 @@ def _search(
 def _is_as_good(session: Session, placement: GangPlacement) -> bool:
     """Return whether the members of a gang prefer their new rows at least as much as their present ones."""
     for record, row in placement.placed:
-        preference = session.placer.class_view(record.pod_class).preference
-        if preference is not None and preference[row] < preference[record.row]:
+        preference = session.placer.stated_preference(record.pod_class)
+        if preference is not None and preference[row] < preference[record.row] - _TOLERANCE:
             return False
     if placement.area is None:
         return True

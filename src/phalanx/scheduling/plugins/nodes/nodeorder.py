@@ -5,6 +5,8 @@ GPUs are scarce: pods that request GPUs are packed, and all other pods avoid nod
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
@@ -122,6 +124,10 @@ class NodeOrder(Plugin):
         if merits is None:
             return 0.0
         return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
+
+    @property
+    def default_score(self) -> Callable[[ClassRecord, NodeTable], FloatArray | None] | None:
+        return self._avoidance_points if self._packing else None
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         parts = (
