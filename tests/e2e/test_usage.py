@@ -53,4 +53,4 @@ async def test_without_budgets_or_a_past_no_memory_is_kept(world: World) -> None
     await world.until_bound("a")
     await scheduler.stop()
     names = [item["metadata"]["name"] for item in await world.list(CONFIG_MAPS)]
-    assert [name for name in names if name.startswith("phalanx")] == ["phalanx-policy-in-force"]
+    assert [name for name in names if name.startswith("phalanx")] == ["phalanx-policies-in-force"]

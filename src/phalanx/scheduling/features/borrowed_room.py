@@ -11,7 +11,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.text.moments import shown_moment
 from phalanx.scheduling.features.borrow_backoff import BorrowBackoff, ReclaimedGang
-from phalanx.scheduling.features.borrower_turns import BorrowerTurns
+from phalanx.scheduling.features.borrower_turns import BorrowerTurns, gangs_or_uid
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import walk_in_order
 from phalanx.scheduling.ordering.ranks import try_to_rank
@@ -108,7 +108,7 @@ class BorrowedRoom(CyclePlugin):
 
     def _give_turns(self, session: Session, units: dict[UnitKey, QueuedUnit]) -> None:
         session.attempted.difference_update(units)
-        turns = BorrowerTurns(session, self._may_borrow, _promised_accounts(session))
+        turns = BorrowerTurns(session, self._may_borrow, _expected_in(session))
         walk_in_order(session, list(units.values()), turns.begin)
         session.attempted.update(key for key in units if key in session.unschedulable)
 
@@ -228,12 +228,18 @@ def exceeds_share(session: Session, demand: WaitReason) -> bool:
     return copies >= quorums[0].total and not quota_check.room_for(lending[0], quorums[0].least_amounts())
 
 
-def _promised_accounts(session: Session) -> dict[AccountRecord, set[UnitKey]]:
-    """Return the accounts that promised starts are charged to, with the promised units."""
+def _expected_in(session: Session) -> dict[AccountRecord, set[GangKey | str]]:
+    """Return the accounts in which gangs and pods (by uid) are about to start: they have a promised start, or room
+    that is reserved while evicted pods terminate."""
     plan = plan_of(session)
-    accounts: dict[AccountRecord, set[UnitKey]] = {}
+    accounts: dict[AccountRecord, set[GangKey | str]] = {}
     for reservation in plan.all() if plan is not None else ():
         for part in reservation.parts:
             for account in part.charge_path.path if part.charge_path is not None else ():
-                accounts.setdefault(account, set()).add(reservation.key)
+                accounts.setdefault(account, set()).update(gangs_or_uid(reservation.key))
+    for uid, record in session.state.pods.nominated.items():
+        held = record.nomination is not None and record.nomination.held
+        if not (record.pod.placeholder or held) and record.charge_path is not None:
+            for account in record.charge_path.path:
+                accounts.setdefault(account, set()).add(record.gang.key if record.gang is not None else uid)
     return accounts

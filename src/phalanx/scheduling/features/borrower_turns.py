@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
+from phalanx.model.gang import GangKey
 from phalanx.scheduling.ordering.failures import try_each
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
@@ -18,22 +19,27 @@ from phalanx.scheduling.units.refusals import refusal_now
 from phalanx.scheduling.units.unit import GangsUnit
 
 
+def gangs_or_uid(key: UnitKey) -> set[GangKey | str]:
+    """Return the gangs of a unit, or the uid of its pod."""
+    return {key} if isinstance(key, str) else set(key)
+
+
 class BorrowerTurns:
     """Turns of one walk without the limits that lend. A unit that does not fit keeps its wait reason and verdict.
 
-    `may_borrow` is called for each gang group, with whether it fits. No unit borrows in an account in which another
-    unit has a `promised` start: the account would exceed its share at that start.
+    `may_borrow` is called for each gang group, with whether it fits. No unit borrows in an account in which others
+    are `expected` to start: the account would exceed its share then.
     """
 
     def __init__(
         self,
         session: Session,
         may_borrow: Callable[[Session, QueuedUnit, bool], bool],
-        promised: Mapping[AccountRecord, set[UnitKey]],
+        expected: Mapping[AccountRecord, set[GangKey | str]],
     ) -> None:
         self._session = session
         self._may_borrow = may_borrow
-        self._promised = promised
+        self._expected = expected
         self._surpluses = SurplusTurns(session)
         self._lanes = FifoQueues(session)
         self._failed: set[WaitReason] = set()
@@ -49,7 +55,7 @@ class BorrowerTurns:
             return
         first = turn[0]
         demand, _ = session.unschedulable[first.key]
-        if demand in self._failed or self._lanes.is_behind(first) or self._delays_promise(first):
+        if demand in self._failed or self._lanes.is_behind(first) or self._delays_others(first):
             return
         if first.pod is not None:
             try_each(session, turn, partial(self._place_pods, turn, demand))
@@ -141,10 +147,10 @@ class BorrowerTurns:
                 del session.unschedulable[unit.key]
                 session.queue.requeue(unit)
 
-    def _delays_promise(self, unit: QueuedUnit) -> bool:
-        """Return whether another unit has a promised start in an account whose share this one would exceed."""
-        return bool(self._promised) and any(
-            self._promised.get(account, set()) - {unit.key}
+    def _delays_others(self, unit: QueuedUnit) -> bool:
+        """Return whether others are expected to start in an account whose share this unit would exceed."""
+        return bool(self._expected) and any(
+            self._expected.get(account, set()) - gangs_or_uid(unit.key)
             for charge_path in self._charge_paths(unit)
             for account in self._session.quota_check.lending_accounts(charge_path)
         )
