@@ -453,6 +453,22 @@ class ReservationPlan(RepairedPlan):
                 self._close(each)
             self._look_again(each.window for each in chosen)
 
+    def opens_room(self, key: UnitKey, priority: int) -> bool:
+        """Return whether a turn of a unit can open a window that keeps one of its pods from idle amounts."""
+        own, idle = self._reservations.get(key), self._state.nodes.idle
+        for reservation in self._reservations.values():
+            if reservation.key != key and reservation.priority >= priority:
+                continue
+            if own is None:
+                return True  # its request is unknown here
+            rows = reservation.window.rows
+            rows = rows[rows < idle.shape[1]]
+            for part in own.parts:
+                columns, amounts = part.pod_class.columns, part.pod_class.amounts[:, None]
+                if (idle[columns[:, None], rows] >= amounts).all(axis=0).any():
+                    return self._fits_idle_amounts(own)
+        return False
+
     def lift(self, key: UnitKey, priority: int) -> bool:
         """Open the windows of a unit, and of units of lower priority, during its turn.
 

@@ -458,8 +458,9 @@ class RepairedPlan(StandingPlan):
 
     def _has_idle_room(self, reservation: Reservation) -> bool:
         """Return whether the promised time has come and each part has idle amounts, reserved or not."""
-        if reservation.promised > self._now:
-            return False
+        return reservation.promised <= self._now and self._fits_idle_amounts(reservation)
+
+    def _fits_idle_amounts(self, reservation: Reservation) -> bool:
         idle = self._state.nodes.idle
         for part in reservation.parts:
             rows = part.rows[: idle.shape[1]]

@@ -100,7 +100,8 @@ def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -
 
     Otherwise the check would pass where the turn refuses, again and again, or refuse where the turn would pass.
     """
-    opened = plan.lift(unit.key, min(session.turn_priority(member) for member in unit.members))
+    priority = min(session.turn_priority(member) for member in unit.members)
+    opened = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
     session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
     try:
         yield
