@@ -1,6 +1,6 @@
 """Plugin `nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8).
 
-GPUs are scarce: pods that request GPUs are packed, and all other pods avoid nodes with GPUs (decision 046).
+GPUs are scarce: pods that request GPUs are packed, and all other pods avoid nodes with GPUs (decision 044).
 """
 
 from __future__ import annotations
