@@ -17,6 +17,7 @@ from tests.dialects.objects import ACCOUNT_KINDS
 from phalanx.cli.installation import manifests
 from phalanx.cli.installation.install import all_rights, install, install_into
 from phalanx.controllers.service import ControllerOptions
+from phalanx.daemon.controllers.policy_record import NAME as POLICIES
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
@@ -322,7 +323,8 @@ def test_scheduler_of_a_second_name_may_not_touch_the_lease_or_records_of_the_fi
         {(rule["resources"][0], name) for rule in role["rules"] for name in rule.get("resourceNames", ())}
         for role in roles
     )
-    assert one & other == {("secrets", "phalanx-signing-keys"), ("leases", HUB_LEASE)}  # the latter only read
+    shared = {("secrets", "phalanx-signing-keys"), ("configmaps", POLICIES)}
+    assert one & other == {*shared, ("leases", HUB_LEASE)}  # the latter only read
 
 
 def test_scheduler_may_read_and_write_only_its_own_config_maps() -> None:

@@ -165,3 +165,16 @@ def test_changed_pod_that_uses_reserved_room_is_named_as_the_cause(
     slip = reservation.slips[-1] if reservation is not None else plan_of(world).starts.lost("p1")
     assert slip is not None
     assert (slip.cause, slip.by) == (cause, f"pod ns/{pod}")
+
+
+def test_pod_of_another_scheduler_is_named_before_its_kubelet_reports_it() -> None:
+    world = busy(Scenario(POLICY).node("n1", cpu=4), "early", "n1", 50, cpu=3)
+    waiting(world, "p1", 50, cpu=2).settle()
+    assert start_of(world, "p1") == 50
+    world.now += 10
+    world.pod("stranger", node="n1", cpu=1, scheduler="other").settle()
+    assert start_of(world, "p1") == 50
+    world.pod("another", node="n1", cpu=2, scheduler="other").settle()
+    slip = plan_of(world).starts.lost("p1")
+    assert slip is not None
+    assert (slip.cause, slip.by) == (SlipCause.DISPLACED, "pod ns/stranger")

@@ -120,7 +120,7 @@ class TestDeserved:
 @pytest.mark.parametrize("seed", range(examples(25)))
 def test_shares_add_up_on_every_level_of_any_tree(seed: int) -> None:
     choice = random.Random(seed)
-    world = cluster(choice.randint(5, 60))
+    world = cluster(choice.randint(5, 60), STRICT)
     names: list[str] = []
     for number in range(choice.randint(2, 14)):
         cap = {"gpu": choice.randint(3, 30)} if choice.random() < 0.3 else {}

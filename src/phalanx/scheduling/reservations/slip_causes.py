@@ -43,21 +43,20 @@ def cause_on(
         if row in retimed and (last := _last_pod(state, row, reservation, now, start_delay)) is not None:
             return SlipCause.LIMIT_CHANGED, f"pod {last.pod.key}"
     for row in rows:
-        new = [
-            pod_record
-            for pod_record in state.pods.on(row)
-            if max(pod_record.pod.bound, pod_record.pod.started) >= reservation.made
-        ]
+        new = [record for record in state.pods.on(row) if _arrival(record, now) >= reservation.made]
         if new:
-            latest = max(
-                new, key=lambda pod_record: (pod_record.pod.bound, pod_record.pod.started, pod_record.pod.key)
-            )
+            latest = max(new, key=lambda record: (_arrival(record, now), record.pod.key))
             return SlipCause.DISPLACED, f"pod {latest.pod.key}"
     for row in rows:
         for record in sorted(state.pods.on(row), key=lambda pod_record: pod_record.pod.key):
             if record.pod.usage != record.pod_class.spec.requests:
                 return SlipCause.DISPLACED, f"pod {record.pod.key}"
     return SlipCause.UNKNOWN, ""
+
+
+def _arrival(record: PodRecord, now: int) -> int:
+    """Return when a pod came to its node; `now` until its kubelet has reported that."""
+    return max(record.pod.bound, record.pod.started) or now
 
 
 def _last_pod(
