@@ -93,7 +93,7 @@ def test_formats_are_kubectls(text: str, word: str) -> None:
         ("wide=1", "expected wide"),
     ],
 )
-def test_a_format_that_is_none_is_refused_by_name(text: str, why: str) -> None:
+def test_unknown_output_format_is_rejected_with_its_name(text: str, why: str) -> None:
     with pytest.raises(click.BadParameter, match=why):
         parsed(text)
 

@@ -22,7 +22,7 @@ def all_red(objects: Mapping[Key, dict[str, Any]]) -> bool:
     return len(objects) == 2 and all(obj["color"] == "red" for obj in objects.values())
 
 
-async def test_until_it_holds(server: StubServer, client: KubeClient) -> None:
+async def test_wait_ends_when_the_condition_holds(server: StubServer, client: KubeClient) -> None:
     server.on(
         "GET", PATH, page(3, thing("a", 1, color="red"), thing("x", 2, color="red"), thing("b", 3, color="?"))
     )

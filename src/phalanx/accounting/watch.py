@@ -154,7 +154,7 @@ class AccountingWatch:
                 self._lost.setdefault(change.key, []).extend(change.lost)
 
     def confirm(self, changes: Iterable[GangChange]) -> None:
-        """Mark changes as written, and drop their deleted pods."""
+        """Record that changes are stored in the database, and forget the deleted pods among them."""
         for change in changes:
             pending = self._dirty.get(change.key, ())
             for uid in [pod.uid for pod in change.pods if pod.uid in self._gone and pod.uid not in pending]:

@@ -117,7 +117,7 @@ def decode(text: str, kind: type[E]) -> tuple[list[E], list[str]]:
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError as error:
-        return [], [f"no entry can be read: {error}"]
+        return [], [f"no entry of the record can be read: {error}"]
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, list) or document.get("version") != VERSION:
         return [], [f"no entry can be read: it is not of version {VERSION}"]

@@ -228,7 +228,8 @@ def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
 
 
 def _policy_hint(gang: GangRecord, spec: Gang, short: int, role: str | None = None) -> str:
-    """Return the match policy of the dialect as a further change, if succeeded members are all that is missing.
+    """Return the hint to let succeeded members count (policy key `dialects.matchPolicies`), if they are all that is
+    missing.
 
     `role` is the role whose minimum is not met, None for the minimum of the gang.
     """

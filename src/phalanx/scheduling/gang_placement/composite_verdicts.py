@@ -62,7 +62,7 @@ class Waits(Refusal, frozen=True):
 
 
 class TooFewGroups(Refusal, frozen=True):
-    """Refusal of a tree with too few placeable children, none of which has a refusal of its own."""
+    """Refusal of a tree of groups: fewer children than its minimum fit, and no child was refused by itself."""
 
 
 class CompositeRefusal(Refusal, frozen=True):

@@ -118,7 +118,7 @@ class StartForecaster:
         return earliest_window(self._future, parts, duration, self._accounts, not_before=not_before).window
 
     def told(self, parts: tuple[Part, ...], window: Window) -> StartForecast:
-        """Return the forecast of a window with its basis."""
+        """Return the planned start of a window as published: with the run-time limits that it rests on."""
         gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
         return StartForecast(window.start, gangs, endless)
 

@@ -42,7 +42,7 @@ def resource_words(run: RunResult) -> str:
 
 
 def points(run: RunResult, value: Callable[[TimelineSample], float]) -> Points:
-    """Return a value over time; times are seconds since the beginning."""
+    """Return the points (seconds since the beginning of the simulation, value) of a chart."""
     return [(sample.time - run.start, value(sample)) for sample in run.samples]
 
 

@@ -18,8 +18,8 @@ CODE = "QuotaLabelIgnored"
 
 
 def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[ObjectWarning]:
-    """Return one warning per bound pod or PodGroup that names another quota. The label has no effect without quotas
-    that use it."""
+    """Return one warning per bound pod or PodGroup whose quota label names a quota other than the one it is charged
+    to. The label has no effect unless the cluster has quotas of that dialect."""
     found: dict[ObjectRef, ObjectWarning] = {}
     for bind in binds:
         record = state.pods.get(bind.uid)
