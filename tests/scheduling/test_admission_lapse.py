@@ -74,6 +74,7 @@ class TestUnplacedGang:
         world.restart().run()
         assert inqueue_cpu(world) == 9000  # of gang next
 
+    @pytest.mark.feature("start-reservations")
     def test_gang_with_a_reserved_start_keeps_its_amounts(self) -> None:
         world = Scenario(policy()).node("n1", cpu=8)
         busy(world, "busy", "n1", 10_000, cpu=4)

@@ -160,6 +160,7 @@ class TestStartReservations:
         assert scenario.where("longer") == "n1"
 
 
+@pytest.mark.feature("maintenance")
 class TestMaintenance:
     def closing(self) -> Scenario:
         scenario = Scenario(PREEMPTING).node("n1", cpu=2)

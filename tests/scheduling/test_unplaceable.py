@@ -120,6 +120,7 @@ class TestAdmission:
         world.gone("large-0").pod("large-0b", gang="large", cpu=2).run()
         assert inqueue_cpu(world) == 12_000
 
+    @pytest.mark.feature("rejecting-nodes")
     def test_gang_that_waits_for_a_node_in_back_off_keeps_its_admission(self) -> None:
         world = admitted(cluster(), "large", 4, 4)
         spec = world.state.pods["large-0"].pod
