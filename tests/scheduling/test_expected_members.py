@@ -4,6 +4,8 @@ claimed.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from .scenario import Scenario
@@ -52,6 +54,16 @@ class TestAdmission:
         world.node("n3", cpu=1).run()
         assert world.order == ["a-driver", "a-exec-0"]
         assert held_for(world, "a") == 2
+
+    def test_no_room_stays_held_when_driver_and_executors_are_deleted_in_any_order(self) -> None:
+        gone = ("a-driver", "a-exec-0", "a-expected-0", "a-expected-1")
+        for order in itertools.permutations(gone):
+            world = app(Scenario().node("n1", cpu=3), "a", 2).run()
+            executor(world, "a", 0).cycle()
+            for name in order:
+                world.gone(name)
+            world.pod("next", cpu=3).run()
+            assert world.where("next") == "n1", order
 
     def test_many_drivers_do_not_fill_the_cluster(self) -> None:
         """Without this rule each of the eight drivers gets a CPU and no executor ever starts."""

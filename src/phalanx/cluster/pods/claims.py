@@ -105,7 +105,7 @@ def claimed_instead(pods: Pods, gang: GangRecord | None) -> str | None:
     The removal of another placeholder of the gang counts for this pod, then.
     """
     for uid, claim in pods.placeholders.claims.items() if gang is not None else ():
-        if gang is not None and claim.gang == gang.key:
+        if gang is not None and claim.gang == gang.key and not claim.final:
             record = pods.get(uid)
             if record is not None and record.state in ACTIVE:
                 return uid

@@ -62,10 +62,11 @@ class PlaceholderClaims(CyclePlugin):
             if record is not None and record.state in ACTIVE:
                 if record.state is not MemberState.ASSUMED:
                     placeholders.drop_claim(uid)
-            elif record is None and claim.final:
-                placeholders.drop_claim(uid)
             elif record is None or (claim.node and record.nomination is None):
-                return_room(self._pods, self._state.nodes, uid, claim.node)
+                if claim.final:
+                    placeholders.drop_claim(uid)
+                else:
+                    return_room(self._pods, self._state.nodes, uid, claim.node)
             elif claim.final and not self._is_active(claim.gang):
                 self._release(uid)
 
