@@ -15,11 +15,11 @@ from phalanx.model.events import GangUpdated, NodeUpdated, PodRejected
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.reservations.stored import decode, decode_grants, decode_losses, encode
 from phalanx.scheduling.scheduler import never
 
 from ..scheduling.features import starts
 from ..scheduling.scenario import Scenario
+from ..soak.records import StoredRecords
 
 RACK, HOST = "topology.kubernetes.io/rack", "kubernetes.io/hostname"
 RACKS = {"x": ("x1", "x2"), "y": ("y1", "y2")}
@@ -67,7 +67,7 @@ class World(Scenario):
         self.restarts = 0
         self.decisions: list[object] = []
         self._sent: dict[str, str] = {}
-        self._stored = ""
+        self._stored = StoredRecords.of(self.scheduler, self.state)
         for rack, names in RACKS.items():
             for name in names:
                 self._rack_node(rack, name)
@@ -86,8 +86,7 @@ class World(Scenario):
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
         """Run one cycle and write its decisions, except bindings."""
         plan = self.plan(should_stop)
-        promised = starts(self.scheduler).promised()
-        self._stored = encode(*promised[1:])
+        self._stored = StoredRecords.of(self.scheduler, self.state)
         self.decisions += [*plan.binds, *plan.evictions, *plan.admissions]
         for nominate in plan.nominations:
             if nominate.uid in self.state.pods and self._pod(nominate.uid).nominated_node != nominate.node:
@@ -192,11 +191,7 @@ class World(Scenario):
                 self._sent.pop(uid, None)
         self.restart()
         self.state.pods.load_nominations()
-        promised, faults = decode(self._stored or encode([]))
-        grants, more = decode_grants(self._stored or encode([]))
-        losses, most = decode_losses(self._stored or encode([]))
-        assert not faults + more + most
-        starts(self.scheduler).load(promised, None, grants, losses)
+        self._stored.load(self.scheduler, self.state)
         self.scheduler.activate_due(self.now)
         return self
 

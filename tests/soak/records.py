@@ -38,7 +38,9 @@ class StoredRecords(msgspec.Struct, frozen=True):
     def load(self, scheduler: Scheduler, state: ClusterState) -> None:
         """Load the records into a process that has observed the API objects."""
         state.apply(NodeBackoffsRestored(self.node_backoffs))
-        (promised, _), (grants, _) = decode(self.promises), decode_grants(self.promises)
-        losses, _ = decode_losses(self.promises)
+        promised, faults = decode(self.promises)
+        grants, faults_of_grants = decode_grants(self.promises)
+        losses, faults_of_losses = decode_losses(self.promises)
+        assert not faults + faults_of_grants + faults_of_losses
         starts(scheduler).load(promised, self.observed, grants, losses)
         load_reclaims(scheduler.features, self.reclaimed)

@@ -114,6 +114,11 @@ def kind_of(pod_class: PodClass) -> str:
     return hashlib.blake2b(_ENCODER.encode(pod_class), digest_size=8).hexdigest()
 
 
+def stored_gangs(key: UnitKey, uids: Mapping[GangKey, str]) -> list[tuple[str, str, str]]:
+    """Return (namespace, name, uid of the declaring object) of the gangs of a unit."""
+    return [] if isinstance(key, str) else [(gang.namespace, gang.name, uids.get(gang, "")) for gang in key]
+
+
 def stored(
     reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str], titles: Mapping[GangKey, str] = {}
 ) -> StoredReservation:
@@ -139,7 +144,7 @@ def stored(
             )
             for share in window.shares
         ],
-        gangs=[] if isinstance(key, str) else [(gang.namespace, gang.name, uids.get(gang, "")) for gang in key],
+        gangs=stored_gangs(key, uids),
         pod=key if isinstance(key, str) else "",
         slips=list(reservation.slips),
         words=reservation.words,

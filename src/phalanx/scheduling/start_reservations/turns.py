@@ -22,7 +22,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
-from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation, shares_of, stored
+from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation, shares_of, stored, stored_gangs
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn
@@ -176,14 +176,11 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
 
 def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]:
     """Return the promises to store, in the order of compression."""
-    gangs = session.state.gangs
     records_to_store = []
     for reservation in plan.all():
-        keys = [] if isinstance(reservation.key, str) else reservation.key
-        records = {key: gangs.get(key) for key in keys}
-        uids = {key: record.spec.uid for key, record in records.items() if record is not None and record.spec}
-        titles = {key: record.title for key, record in records.items() if record is not None}
-        records_to_store.append(stored(reservation, session.state.nodes, uids, titles))
+        records = _known_gangs(session, reservation.key)
+        titles = {record.key: record.title for record in records}
+        records_to_store.append(stored(reservation, session.state.nodes, _uids(records), titles))
     return records_to_store
 
 
@@ -191,14 +188,20 @@ def losses(session: Session, plan: ReservationPlan) -> list[StoredLoss]:
     """Return the losses of promises to store, by unit."""
     stored_losses = []
     for key, slips in plan.starts.losses().items():
-        keys = () if isinstance(key, str) else key
-        specs = [session.state.gangs[gang].spec if gang in session.state.gangs else None for gang in keys]
-        gangs = [
-            (gang.namespace, gang.name, spec.uid if spec is not None else "")
-            for gang, spec in zip(keys, specs, strict=True)
-        ]
+        gangs = stored_gangs(key, _uids(_known_gangs(session, key)))
         stored_losses.append(StoredLoss(list(slips), gangs, key if isinstance(key, str) else ""))
     return sorted(stored_losses, key=lambda loss: (loss.pod, loss.gangs))
+
+
+def _known_gangs(session: Session, key: UnitKey) -> list[GangRecord]:
+    """Return the known gangs of a unit."""
+    gangs = session.state.gangs
+    return [gangs[gang] for gang in (() if isinstance(key, str) else key) if gang in gangs]
+
+
+def _uids(records: list[GangRecord]) -> dict[GangKey, str]:
+    """Return the uids of the objects that declare the gangs."""
+    return {record.key: record.spec.uid for record in records if record.spec is not None}
 
 
 def _is_present(session: Session, promised: StoredReservation | StoredLoss) -> bool:
