@@ -218,13 +218,13 @@ def test_many_waiting_gangs_of_one_class_search_victims_once() -> None:
         scenario.job(f"j{number:02}", 9, cpu=1, priority=10)
     scenario.work()
     assert scenario.evicted == []
-    assert len(scenario.scheduler.cycle_history.no_solutions) == 1
+    assert len(scenario.scheduler.cycle_history.failed_evictions) == 1
 
 
 def test_pod_without_lower_priorities_in_the_cluster_searches_no_victims() -> None:
     scenario = full().job("same", 3, cpu=1).work()
     assert scenario.evicted == []
-    assert len(scenario.scheduler.cycle_history.no_solutions) == 0
+    assert len(scenario.scheduler.cycle_history.failed_evictions) == 0
 
 
 def test_gang_of_higher_priority_uses_room_freed_for_a_lower_one() -> None:

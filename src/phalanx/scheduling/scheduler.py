@@ -15,6 +15,7 @@ from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
 from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_unit
+from phalanx.scheduling.ordering.share_changes import share_version
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
@@ -28,7 +29,6 @@ from phalanx.scheduling.rechecks import recheck
 from phalanx.scheduling.refusals.refusal import pod_object
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
-from phalanx.scheduling.session.no_solution import NoSolutionCache
 from phalanx.scheduling.session.session import Memo, Session
 from phalanx.scheduling.units.kinds import UNIT_KINDS
 
@@ -77,10 +77,12 @@ class Scheduler:
         self.policy, self.plugin_runtime = policy, plugin_runtime
         self._close_reserved_room()
         self._memory = Memo()
-        self.cycle_history.no_solutions = NoSolutionCache()
+        self.cycle_history.forget_failed_searches()
         self._time_key: tuple[Hashable, ...] = ()
         self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
+        # Version of the shares for which all units that wait for reclaim have been searched, or will be.
+        self._share_version = 0
         # The plugins with timers have not been called yet.
         self._due = bool(self.plugin_runtime.plugins("next_wake"))
         self.queue.activate_everything()
@@ -217,6 +219,7 @@ class Scheduler:
         if time_key != self._time_key:
             self._time_key = time_key
             self.placer.invalidate()
+            self.cycle_history.forget_failed_searches()
             self.queue.activate_everything()
 
     def _act(self, session: Session, action: str) -> None:
@@ -262,6 +265,11 @@ class Scheduler:
             session.decisions.set_gang_verdict(gang, None)
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
+        if evicts and not self.queue.empty:
+            version = share_version(session)
+            if version != self._share_version:
+                self.queue.ask_preemption_for_all()
+            self._share_version = version
 
     def _publish(self, session: Session) -> None:
         """Publish new verdicts, also of rechecks, and read the plugins' next timers."""

@@ -149,7 +149,7 @@ def _ask_again(session: Session, unit: QueuedUnit, result: Eviction | NoSolution
         # again.
         session.queue.recheck_by(unit, session.now + SOON)
         return
-    if result.pods_arriving:
+    if result.bindings_help:
         session.queue.ask_preemption_when_bound(unit.key)
     if result.retry_at is not None:
         session.queue.recheck_by(unit, result.retry_at)

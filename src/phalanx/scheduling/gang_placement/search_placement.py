@@ -91,14 +91,14 @@ def _result(search: LimitedSearch, agenda: Agenda, demand: WaitReason) -> Search
     # Reserved room can be open to this unit only, and a search among victims sees other free room.
     remembers = not (transaction.explores or transaction.placed or (reserved is not None and reserved.active))
     version = (session.state.capacity_version, session.state.affinity_version)
-    known = session.failed_searches.tries(demand, version) if remembers else None
+    known = session.failed_placements.result(demand, version) if remembers else None
     if known is not None:
         return SearchResult(tries=known)
     if search.run(agenda):
         return SearchResult(placed=True)
     tries = 0 if search.proved else search.tries
     if remembers:
-        session.failed_searches.add(demand, version, tries)
+        session.failed_placements.add(demand, version, tries)
     return SearchResult(tries=tries)
 
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
-from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 from phalanx.scheduling.preemption.shortfall import NO_SHORTFALL, shortfall_of
 from phalanx.scheduling.preemption.victims import VictimCandidate
+from phalanx.scheduling.queue.demands import Demand
 from phalanx.scheduling.refusals.refusal import GangFault
 
 Placement = tuple[PodRecord, int]
@@ -83,14 +84,33 @@ class NoSolution(msgspec.Struct, frozen=True):
 
     `facts` is the fit error that remains without all `candidates` (their number). `refused` counts the other pods
     by reason; each reason continues "N pod(s) may not go: ". `retry_at` is the time (seconds since the epoch) when
-    a reason ends by itself, else None. With `pods_arriving`, pods that can help are still being bound.
+    a reason ends by itself, else None. With `bindings_help`, a confirmed binding can help: possible victims are still
+    being bound, or larger dominant shares allow more victims.
     """
 
     facts: GangFault | None
     candidates: int
     refused: tuple[tuple[str, int], ...] = ()
     retry_at: float | None = None
-    pods_arriving: bool = False
+    bindings_help: bool = False
+
+    def holds(self, now: float, same_bindings: bool) -> bool:
+        """Return whether the proof is still valid; `same_bindings`: no binding was confirmed since the search."""
+        return (self.retry_at is None or now < self.retry_at) and (same_bindings or not self.bindings_help)
+
+
+class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
+    """Inputs of a search for victims besides the cluster. Gangs and pods with equal inputs get the same result."""
+
+    demand: Demand
+    priority: int
+    pod_priority: int
+    preempts: bool
+    gangs: tuple[GangRecord, ...]
+    total: int
+
+    def __hash__(self) -> int:
+        return hash((self.demand, self.priority, self.pod_priority, self.preempts, self.total))
 
 
 def cost_of(

@@ -15,6 +15,7 @@ from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
+from phalanx.scheduling.ordering.share_changes import share_version
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays
@@ -23,12 +24,11 @@ from phalanx.scheduling.preemption.search.choice import VictimChoice, WorkLimit
 from phalanx.scheduling.preemption.search.removed_victims import RemovedVictims
 from phalanx.scheduling.preemption.search.victim_orderings import victim_orderings
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
-from phalanx.scheduling.preemption.solution import Eviction, NoSolution, cost_of
+from phalanx.scheduling.preemption.solution import Eviction, EvictionQuestion, NoSolution, cost_of
 from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.eviction_searches import SearchOutcome
-from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 
 # A pod that is still terminating this many seconds after its grace period does not count as room any more.
@@ -42,23 +42,24 @@ _MOST_TRANSFERS = 3
 def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
     """Return the victims to evict, or the proof that no choice helps.
 
-    A question without solution is not searched again until the capacity, the bindings or the time have changed the
-    answer.
+    A question without solution is not searched again until the capacity, the shares, the bindings or the time have
+    changed the answer.
     """
     question = _question_of(preemptor)
     state = session.state
-    cached = session.no_solutions.known_no_solution(
-        question, state.capacity_version, state.bound_version, session.now
-    )
-    if cached is not None:
-        assert isinstance(cached, NoSolution)
-        return cached
+    version = state.capacity_version, share_version(session)
+    known = session.failed_evictions.result(question, version)
+    if known is not None:
+        result, bound = known
+        assert isinstance(result, NoSolution)
+        if result.holds(session.now, state.bound_version == bound):
+            return result
     session.searches.begin()
     with session.features.search(session, preemptor.unit):
         result = Solver(session, preemptor, session.plugin_runtime.policy.eviction, session.evictions).solve()
     session.searches.end(_outcome_of(result))
     if isinstance(result, NoSolution):
-        session.no_solutions.add_no_solution(question, state.capacity_version, state.bound_version, result)
+        session.failed_evictions.add(question, version, (result, state.bound_version))
     return result
 
 
@@ -168,8 +169,8 @@ class Solver:
         if sums_suffice or not self._reclaimees.pods:
             fault = self._try_without(None)
             if fault is not None:
-                pods_arriving = arriving and (not sums_suffice or self._try_without(None, arriving=True) is None)
-                return self._no_solution(fault, pods_arriving)
+                arriving = arriving and (not sums_suffice or self._try_without(None, arriving=True) is None)
+                return self._no_solution(fault, arriving)
         eviction_in_domain = self._within_domains(choice)
         if eviction_in_domain is not None:
             return eviction_in_domain
@@ -311,11 +312,13 @@ class Solver:
         """Return whether no account of the preemptor exceeds its limits in the requested resources."""
         return not any(self._session.quota_check.overdrawn(self._preemptor.charge_paths))
 
-    def _no_solution(self, facts: GangFault | None, pods_arriving: bool = False) -> NoSolution:
+    def _no_solution(self, facts: GangFault | None, arriving: bool = False) -> NoSolution:
+        # A gang that grows has a larger dominant share.
+        bindings_help = arriving or self._reclaimees.drf is not None
         refused = self._reclaimees.refused + self._candidates.refused + Counter(self._delays.counts())
         ends = [when for when in (self._candidates.retry_at, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), pods_arriving)
+        return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), bindings_help)
 
     def _solution(self, taken: RemovedVictims, chosen: Sequence[VictimCandidate]) -> Eviction | None:
         if self._preemptor.place(self._session, self._transaction) is not None:

@@ -1,31 +1,40 @@
-"""Cache of searches for a placement without a result, so that they are repeated only after room was freed."""
+"""Cache of searches without a result, so that they are repeated only after a change of what they have read."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 _MOST = 10_000
 
+R = TypeVar("R")
 
-class FailedSearches:
-    """Number of tries of each search without a result; the scheduler preserves them across cycles.
 
-    Within one version of the cluster's capacity room only shrinks, so a repeated search would not find more.
+class FailedSearches(Generic[R]):
+    """Results of searches that found nothing, by question; the scheduler preserves them across cycles.
+
+    `version` identifies everything that a search reads besides its question and that can let it find more. Results
+    of other versions are dropped.
     """
 
     def __init__(self) -> None:
         self._version: Hashable = None
-        self._tries: dict[Hashable, int] = {}
+        self._results: dict[Hashable, R] = {}
 
-    def tries(self, demand: Hashable, version: Hashable) -> int | None:
-        """Return the number of tries of a failed search for the demand (0 if it proved that none exists); None if
-        there was no search since the last freed room.
-        """
-        return self._tries.get(demand) if version == self._version else None
+    def __len__(self) -> int:
+        return len(self._results)
 
-    def add(self, demand: Hashable, version: Hashable, tries: int) -> None:
+    def result(self, question: Hashable, version: Hashable) -> R | None:
+        """Return the result of the failed search for a question; None if there was none in this version."""
+        return self._results.get(question) if version == self._version else None
+
+    def add(self, question: Hashable, version: Hashable, result: R) -> None:
         """Record a search without a result."""
-        if version != self._version or len(self._tries) >= _MOST:
-            self._tries.clear()
+        if version != self._version or len(self._results) >= _MOST:
+            self._results.clear()
             self._version = version
-        self._tries[demand] = tries
+        self._results[question] = result
+
+    def clear(self) -> None:
+        """Forget all searches: filters or rules have changed."""
+        self._results.clear()

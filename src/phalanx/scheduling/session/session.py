@@ -118,13 +118,9 @@ class Session:
         self._priorities = Priorities(state.gangs.composites)
         self._memory = memory
         past = past if past is not None else CycleHistory()
-        self.history, self.timers, self.evictions, self.no_solutions = (
-            past.history,
-            past.timers,
-            past.evictions,
-            past.no_solutions,
-        )
-        self.searches, self.failed_searches = past.searches, past.failed_searches
+        self.history, self.timers, self.evictions = past.history, past.timers, past.evictions
+        self.failed_evictions, self.failed_placements = past.failed_evictions, past.failed_placements
+        self.searches, self.share_pressures = past.searches, past.share_pressures
         # Whether the turns after the first unit with a start reservation have begun.
         self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
