@@ -36,6 +36,8 @@ PATHS = {
     "ServiceAccount": "/api/v1/namespaces/phalanx-system/serviceaccounts",
     "ClusterRole": f"{RBAC}/clusterroles",
     "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "Role": f"{RBAC}/namespaces/kube-system/roles",
+    "RoleBinding": f"{RBAC}/namespaces/kube-system/rolebindings",
 }
 GANG = {"pod-group/name": "g", "pod-group/min-available": "2"}
 
@@ -186,8 +188,8 @@ async def test_recorder_requests_only_granted_resources(cluster: Cluster) -> Non
     await cluster.make("a")
     await cluster.until(state("a", "PENDING"))
     await cluster.stop()
-    (role,) = [each for each in accounting_access("x", "x") if each["kind"] == "ClusterRole"]
-    rules = parse_rules(role["rules"])
+    roles = [each for each in accounting_access("x", "x") if each["kind"] in ("ClusterRole", "Role")]
+    rules = parse_rules([rule for role in roles for rule in role["rules"]])
     asked = [each for each in cluster.wire.asked if not each.path and each.resource]
     assert asked
     refused = [each for each in asked if not any(rule.allows(each) for rule in rules)]
@@ -290,3 +292,32 @@ async def test_another_cluster_is_refused(cluster: Cluster) -> None:
     database.close()
     with pytest.raises(DatabaseError, match="another cluster"):
         await cluster.record()
+
+
+async def test_pods_of_all_published_scheduler_names_are_recorded(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.accounting.served_names._PERIOD", 0.05)
+    policies = "/api/v1/namespaces/kube-system/configmaps"
+    record = {"phalanx": '{"schedulerNames":["phalanx","volcano"],"policy":""}'}
+    await cluster.admin.create(policies, {"metadata": {"name": "phalanx-policies-in-force"}, "data": record})
+    await cluster.make("a", scheduler="volcano")
+    await cluster.make("b", scheduler="mine")
+    await cluster.record()
+    await cluster.until(state("a", "PENDING"))
+    record["mine"] = '{"schedulerNames":["mine"],"policy":""}'
+    await cluster.admin.patch(f"{policies}/phalanx-policies-in-force", {"data": record}, PatchType.MERGE)
+    await cluster.until(state("b", "PENDING"))
+    await cluster.until(state("a", "PENDING"))
+
+
+async def test_run_of_a_volcano_job_that_ended_before_the_recorder_started_has_its_queue(cluster: Cluster) -> None:
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    manifest = pod("j-0", annotations={"scheduling.k8s.io/group-name": "j-1", "volcano.sh/queue-name": "research"})
+    manifest["metadata"]["ownerReferences"] = [owner]
+    await cluster.admin.create(PODS.path("default"), manifest)
+    await cluster.bind("j-0")
+    await cluster.status("j-0", phase="Succeeded")
+    await cluster.record()
+    (run,) = await cluster.until(lambda runs: [each.state for each in runs] == ["COMPLETED"])
+    assert run.queue == "research"

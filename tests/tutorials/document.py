@@ -38,7 +38,7 @@ class Command:
     @property
     def only_reads(self) -> bool:
         """Return whether a reader can repeat the command until the cluster has reached the state."""
-        return bool(re.match(r"kubectl get|phalanx (jobs|nodes|why|queue|what-if)\b", self.text))
+        return bool(re.match(r"kubectl get|phalanx (jobs|nodes|why|queue|what-if|history|report)\b", self.text))
 
 
 def steps(path: Path) -> list[File | Command]:

@@ -22,7 +22,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def test_there_are_tutorials() -> None:
-    assert len(TUTORIALS) >= 4
+    assert len(TUTORIALS) >= 5
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)

@@ -35,12 +35,6 @@ class DatabaseError(Exception):
         self.unreachable = unreachable
 
 
-def default_location() -> str:
-    """Return the path of the default SQLite file, below $XDG_STATE_HOME."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return str(Path(state) / "phalanx" / "accounting.db")
-
-
 def parse_location(location: str) -> URL:
     """Return the database URL for a URL or for the path of an SQLite file. Raises DatabaseError for other texts."""
     if "://" not in location:

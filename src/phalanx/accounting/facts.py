@@ -15,6 +15,9 @@ from phalanx.model.pod import Pod, PodPhase
 from phalanx.model.resources import Requests, requests_of
 from phalanx.model.text.decoding import MAX_NAME
 
+#: Reason of a pod that ran until its run-time limit, as kubelets write it.
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+
 
 class Precision(enum.IntEnum):
     """Source of a recorded time, and thereby its precision."""
@@ -30,7 +33,7 @@ class PodOutcome(enum.StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     EVICTED = "Evicted"
-    DELETED = "Deleted"  # deleted before it succeeded or failed
+    DELETED = "Deleted"  # deleted before it succeeded or failed; its containers can end with any exit code then
     UNKNOWN = "Unknown"  # ended while the recorder did not watch
 
 
@@ -41,6 +44,7 @@ class PodFact(msgspec.Struct, frozen=True):
     `outcome` is "" before its end; `ended` is the time of its end (0 if no field has it), `observed` is True if a
     watch event showed the deletion. `leaves` is the end of its grace period, 0 if it is not being deleted.
     `evicted` is the time of its eviction (0: none), then `reason` is the eviction's, else that of its end.
+    `limit` is the time at which its run-time limit ends it, 0 without one.
     """
 
     uid: str
@@ -61,6 +65,7 @@ class PodFact(msgspec.Struct, frozen=True):
     evicted: int = 0
     reason: str = ""
     observed: bool = False
+    limit: int = 0
 
 
 class GangFact(msgspec.Struct, frozen=True):
@@ -140,15 +145,23 @@ def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
     status = read.pod.status
     disruption = _disruption(status.conditions)
     evicted = parse_time(disruption.last_transition_time) if disruption is not None else 0
-    outcome = ""
-    if spec.phase is PodPhase.SUCCEEDED:
-        # An evicted process that saves its work and exits with 0 has not finished its work.
-        evicted_first = (
-            disruption is not None and spec.terminating and (not read.finished or read.finished >= evicted)
-        )
-        outcome = PodOutcome.EVICTED if evicted_first else PodOutcome.SUCCEEDED
-    elif spec.phase is PodPhase.FAILED:
-        outcome = PodOutcome.EVICTED if disruption is not None else PodOutcome.FAILED
+    started = spec.started or spec.bound
+    outcome, limit = "", (spec.run_time.latest_end(started, 0) or 0) if started else 0
+    reason = disruption.reason if disruption is not None else ""
+    if spec.finished:
+        outcome = PodOutcome.SUCCEEDED if spec.phase is PodPhase.SUCCEEDED else PodOutcome.FAILED
+        reason = reason or status.reason
+        if disruption is not None:
+            # An evicted process that saves its work and exits with 0 has not finished its work.
+            if outcome == PodOutcome.FAILED or (
+                spec.terminating and (not read.finished or read.finished >= evicted)
+            ):
+                outcome = PodOutcome.EVICTED
+        elif spec.terminating:
+            requested = spec.leaves - (read.pod.metadata.deletion_grace_period_seconds or 0)
+            if not read.finished or read.finished >= requested:
+                # The exit code is that of the signal, or of a process that handles it.
+                outcome, reason = _deletion(limit, requested)
     return PodFact(
         uid=spec.uid,
         namespace=spec.namespace,
@@ -166,7 +179,8 @@ def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
         ended=read.finished if outcome else 0,
         leaves=spec.leaves,
         evicted=evicted,
-        reason=plain(disruption.reason if disruption is not None else status.reason if outcome else ""),
+        reason=plain(reason),
+        limit=limit,
     )
 
 
@@ -174,8 +188,18 @@ def deleted_fact(fact: PodFact, ended: int) -> PodFact:
     """Return the state of a deleted pod; a pod that had finished before keeps its end."""
     if fact.outcome:
         return fact
-    outcome = PodOutcome.EVICTED if fact.evicted or fact.reason else PodOutcome.DELETED
-    return msgspec.structs.replace(fact, outcome=outcome, ended=ended, observed=True)
+    outcome, reason = (
+        (PodOutcome.EVICTED, fact.reason) if fact.evicted or fact.reason else _deletion(fact.limit, ended)
+    )
+    return msgspec.structs.replace(fact, outcome=outcome, reason=reason, ended=ended, observed=True)
+
+
+def _deletion(limit: int, requested: int) -> tuple[PodOutcome, str]:
+    """Return outcome and reason of a pod whose deletion was requested at `requested`: controllers delete the pods
+    of a job that has reached its run-time limit."""
+    if limit and requested >= limit:
+        return PodOutcome.FAILED, DEADLINE_EXCEEDED
+    return PodOutcome.DELETED, ""
 
 
 def gang_fact(gang: Gang) -> GangFact:

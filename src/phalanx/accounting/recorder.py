@@ -11,6 +11,7 @@ from phalanx.accounting.batch import Batch
 from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.facts import GangFact, PodFact
 from phalanx.accounting.records import Clock, Lost
+from phalanx.accounting.retention import prune
 from phalanx.accounting.store import Store
 from phalanx.model.gang import GangKey
 
@@ -87,6 +88,11 @@ class Recorder:
             store = Store(connection)
             if until > int(store.property(WATCHED_UNTIL) or 0):
                 store.set_property(WATCHED_UNTIL, str(until))
+
+    def prune(self, before: int, now: int) -> None:
+        """Remove runs that ended before `before`, and the sums of earlier days."""
+        with self._database.writing() as connection:
+            prune(connection, before, before, now)
 
     def prune_forgotten(self, uids: Iterable[str]) -> None:
         """Delete the marks of erased pods and gangs whose uids are not among `uids`, those of all existing pods and

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from phalanx.accounting.facts import PodOutcome, Precision
+from phalanx.accounting.facts import DEADLINE_EXCEEDED, PodOutcome, Precision
 from phalanx.views.gang_state import GangFacts, GangState, gang_state
 
 #: Seconds after an eviction within which new pods continue the run of a gang without an object or owner.
@@ -17,7 +17,6 @@ REQUEUED_WITHIN = 3600
 ONE_EVICTION = 60
 
 _PREEMPTIONS = frozenset({"PreemptionByScheduler"})
-_TIMEOUTS = frozenset({"DeadlineExceeded"})
 
 
 class State(enum.StrEnum):
@@ -151,8 +150,8 @@ def run_end(ends: Sequence[MemberEnd], now: int, precision: Precision) -> RunEnd
         matching = [end for end in final_ends if end.outcome == outcome]
         if matching:
             reason = min(end.reason for end in matching)
-            if state is State.FAILED and any(end.reason in _TIMEOUTS for end in matching):
-                state, reason = State.TIMEOUT, "DeadlineExceeded"
+            if state is State.FAILED and any(end.reason == DEADLINE_EXCEEDED for end in matching):
+                state, reason = State.TIMEOUT, DEADLINE_EXCEEDED
             return RunEnd(state, reason, final.ended, final.precision)
     evicted = max((end for end in last.values()), key=lambda end: (end.ended, end.reason))
     state = State.PREEMPTED if evicted.reason in _PREEMPTIONS else State.EVICTED

@@ -7,13 +7,15 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.recorder import GangChange, OpenMember, Recorder
 from phalanx.accounting.records import Clock
+from phalanx.accounting.served_names import ServedNames
+from phalanx.accounting.sums import DAY
 from phalanx.accounting.watch import AccountingWatch
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.client import KubeClient
@@ -34,8 +36,13 @@ _SYSTEM = "kube-system"
 
 
 class AccountingOptions(msgspec.Struct, frozen=True):
-    scheduler_names: tuple[str, ...] = ("phalanx",)
+    """Options of the service. Without `scheduler_names` it records the pods of all names that the schedulers
+    publish in `lease_namespace`. Records older than `keep` seconds are removed once a day; None keeps all."""
+
+    scheduler_names: tuple[str, ...] = ()
+    lease_namespace: str = "kube-system"
     dialects: DialectOptions = DialectOptions()
+    keep: int | None = None
 
 
 class AccountingService:
@@ -57,51 +64,71 @@ class AccountingService:
         self._client = client
         self._database = database
         self._recorder = Recorder(database)
+        self._options = options
+        self._names = ServedNames(client, options.scheduler_names, options.lease_namespace)
         self._clock = clock
         self._failures = Failures()
         self._stopping = asyncio.Event()
+        # The end of the present watch: the service stops, or other scheduler names are served.
+        self._ending = asyncio.Event()
         self._wake = asyncio.Event()
+        self._pruned = 0
         # An SQLite connection belongs to one thread, and changes must be written in order.
         self._thread = ThreadPoolExecutor(1, "accounts")
-        self._watch = AccountingWatch(
-            client,
-            options.scheduler_names,
-            options.dialects,
-            changed=self._wake.set,
-            clock=clock,
-            failures=self._failures,
-        )
+        self._watch: AccountingWatch
 
     def stop(self) -> None:
         """Request the end of `run`."""
         self._stopping.set()
+        self._ending.set()
         self._wake.set()
 
     async def run(self) -> None:
         try:
             await self._in_thread(self._database.upgrade)
             cluster = await self._cluster()
-            last = await self._in_thread(lambda: self._recorder.adopt(cluster))
-            known = await self._in_thread(self._recorder.open_members)
-            self._watch.adopted = frozenset(member.uid for member in known)
-            watching = asyncio.create_task(self._watch.run())
-            working = asyncio.create_task(self._work(last, known))
-            stopping = asyncio.create_task(self._stopping.wait())
-            try:
-                await asyncio.wait([watching, working, stopping], return_when=asyncio.FIRST_COMPLETED)
-                if stopping.done() and self.ready.is_set():
-                    await working
-                if working.done():
-                    working.result()
-                if watching.done():
-                    watching.result()
-            finally:
-                for task in (watching, working, stopping):
-                    task.cancel()
-                await asyncio.gather(watching, working, stopping, return_exceptions=True)
+            while not self._stopping.is_set():
+                last = await self._in_thread(lambda: self._recorder.adopt(cluster))
+                await self._watch_names(await self._names.read(), last)
         finally:
             self.ready.clear()
             await asyncio.to_thread(self._thread.shutdown)
+
+    async def _watch_names(self, names: tuple[str, ...], last: int) -> None:
+        """Record the pods of these scheduler names until the service stops or other names are served."""
+        known = await self._in_thread(self._recorder.open_members)
+        self._ending.clear()
+        if self._stopping.is_set():
+            return
+        self._watch = AccountingWatch(
+            self._client,
+            names,
+            self._options.dialects,
+            changed=self._wake.set,
+            clock=self._clock,
+            failures=self._failures,
+        )
+        self._watch.adopted = frozenset(member.uid for member in known)
+        watching = asyncio.create_task(self._watch.run())
+        working = asyncio.create_task(self._work(last, known))
+        ending = asyncio.create_task(self._ending.wait())
+        changing = asyncio.create_task(self._names.until_changed(names))
+        tasks: tuple[asyncio.Task[Any], ...] = (watching, working, ending, changing)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if changing.done():
+                log.info("other scheduler names are served: reading the cluster again")
+                self._ending.set()
+                self._wake.set()
+            if self._ending.is_set() and self.ready.is_set():
+                await working
+            for task in (working, watching, changing):
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, last: int, known: list[OpenMember]) -> None:
         await self._watch.synced()
@@ -111,7 +138,7 @@ class AccountingService:
         self.ready.set()
         loop = asyncio.get_running_loop()
         beat, watched = loop.time(), True
-        while not self._stopping.is_set():
+        while not self._ending.is_set():
             try:
                 async with asyncio.timeout(_HEARTBEAT):
                     await self._wake.wait()
@@ -125,6 +152,7 @@ class AccountingService:
             if not await self._write(watched):
                 return
             watched = True
+            await self._prune()
             if loop.time() - beat >= _HEARTBEAT:
                 beat = loop.time()
                 await self._retry(
@@ -150,6 +178,13 @@ class AccountingService:
             return False
         await self._retry(lambda: self._recorder.prune_forgotten(listed))
         return await self._retry(lambda: self._recorder.record_watched_until(self._watch.watched_until))
+
+    async def _prune(self) -> None:
+        """Remove records beyond their age, once a day."""
+        now, keep = int(self._clock()), self._options.keep
+        if keep is not None and now >= self._pruned + DAY:
+            self._pruned = now
+            await self._retry(lambda: self._recorder.prune(now - keep, now))
 
     async def _wait_until_fresh(self) -> None:
         while not self._watch.refresh():  # noqa: ASYNC110 - the watch has no event for this state

@@ -26,6 +26,7 @@ from phalanx.daemon.object_feed import ObjectFeed, error_text
 from phalanx.dialects.core import decode_namespace
 from phalanx.dialects.devices.claims import ClaimEnricher
 from phalanx.dialects.enricher import PodEnrichers
+from phalanx.dialects.gangs.declaration import job_queue
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
@@ -68,11 +69,12 @@ class AccountingWatch:
         self._clock = clock
         self._failures = failures
         self._state = ClusterState(scheduler_names)
-        # Accounting needs no placement rules, only claims, because of the devices that they hold.
+        # Accounting needs no placement rules, only claims, because of the devices that they hold, and the
+        # limits of run times, because a pod that is deleted at its limit has failed.
         intake = self._intake = Intake(
             scheduler_names, options, Signer(unchecked=True), dialects=installed_dialects()
         )
-        intake.enrichers = PodEnrichers((ClaimEnricher(), intake.composites))
+        intake.enrichers = PodEnrichers((ClaimEnricher(), intake.composites, intake.run_times))
         self._feed = ObjectFeed(intake, self._state, changed, self._touched, failures)
         self._kinds = CustomKinds(client, intake, self._feed, lambda served: None, discovery_period)
         self._reflector = Reflector(client, PODS, read_pod, self._pod, failures=failures)
@@ -197,10 +199,10 @@ class AccountingWatch:
         record = self._state.pods.get(uid)
         if record is None or not self._counts(record.pod):
             return
-        spec = record.pod
-        gang = self._state.gangs.get(GangKey(spec.namespace, spec.gang)) if spec.gang else None
-        queue = gang.spec.queue if gang is not None and gang.spec is not None else spec.queue
-        fact, last = pod_fact(read, spec, queue), self._pods.get(uid)
+        spec, last = record.pod, self._pods.get(uid)
+        if last is not None and last.outcome:
+            return  # an end that was observed does not change while the pod is deleted
+        fact = pod_fact(read, spec, self._queue_of(read, spec))
         if fact == last:
             return
         self._pods[uid] = fact
@@ -210,6 +212,15 @@ class AccountingWatch:
             self._leave(key_of(last), uid)
         self._members.setdefault(key, set()).add(uid)
         self._mark(key, uid)
+
+    def _queue_of(self, read: ReadPod, spec: Pod) -> str:
+        """Return the queue to charge: that of the pod's group, or of its job where the group is gone. Volcano's
+        controllers delete the group of a job that has ended."""
+        record = self._state.gangs.get(GangKey(spec.namespace, spec.gang)) if spec.gang else None
+        gang = record.spec if record is not None else None
+        if (gang is None or gang.source is None) and (queue := job_queue(read.pod.metadata)):
+            return queue
+        return gang.queue if gang is not None else spec.queue
 
     def _counts(self, pod: Pod) -> bool:
         return not pod.placeholder and (pod.scheduler in self._schedulers or pod.uid in self.adopted)

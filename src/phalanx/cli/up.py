@@ -40,6 +40,7 @@ class UpArguments:
     run_processes: bool
     webhook: bool
     with_dashboard: bool
+    history: bool
 
 
 @click.command()
@@ -80,6 +81,13 @@ class UpArguments:
     show_default=True,
     help="Serve the dashboard.",
 )
+@click.option(
+    "--history/--no-history",
+    default=True,
+    show_default=True,
+    help="Record usage for `phalanx history` and `phalanx report`: beside --data, else in a new file of "
+    "--directory at each start. Records are removed after 90 days.",
+)
 @click.option("--webhook", is_flag=True, help="Run the admission webhook.")
 @pass_arguments(UpArguments)
 def up(arguments: UpArguments) -> None:
@@ -110,6 +118,7 @@ def up(arguments: UpArguments) -> None:
         run_processes=arguments.run_processes,
         webhook=arguments.webhook,
         dashboard=arguments.with_dashboard,
+        history=_history_file(arguments),
         tenants=tuple(
             (namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in arguments.tenants
         ),
@@ -119,6 +128,20 @@ def up(arguments: UpArguments) -> None:
         asyncio.run(_stay_up(LocalCluster(options)))
     except StartError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _history_file(arguments: UpArguments) -> Path | None:
+    """Return the path of the usage database; print one line if its libraries are missing."""
+    import time
+
+    from phalanx.demo.local_history import history_file, missing_extra
+
+    if not arguments.history:
+        return None
+    if line := missing_extra():
+        click.echo(f"phalanx: {line}", err=True)
+        return None
+    return history_file(arguments.directory, arguments.data, time.time()).absolute()
 
 
 async def _stay_up(cluster: LocalCluster) -> None:
@@ -142,6 +165,8 @@ async def _stay_up(cluster: LocalCluster) -> None:
 
 
 def _announce(cluster: LocalCluster) -> None:
+    import os
+
     options = cluster.options
     click.echo(f"phalanx up: {cluster.client.config.server}")
     click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
@@ -150,5 +175,9 @@ def _announce(cluster: LocalCluster) -> None:
     click.echo("  kubectl get nodes")
     if cluster.dashboard_address:
         click.echo(f"  dashboard: {cluster.dashboard_address} (one-time link; next link: {cluster.dashboard_file})")
+    if cluster.history_failure:
+        click.echo(f"phalanx: history is not recorded: {cluster.history_failure}", err=True)
+    elif options.history is not None:
+        click.echo(f"  history: {os.path.relpath(options.history)} (phalanx history, phalanx report)")
     click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
     click.echo(f"  logs: {options.directory}/*.log    Ctrl-C stops the cluster")

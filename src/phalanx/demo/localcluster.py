@@ -12,7 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.accounting.location import with_history
 from phalanx.admission.webhook.registration import unregister
+from phalanx.demo.local_history import KEPT_DAYS
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
@@ -53,7 +55,8 @@ class LocalOptions(msgspec.Struct, frozen=True):
     `directory` receives the kubeconfig and one log per process. `nodes_file` is watched while the cluster runs. The
     default `scheduler_names` include Kubernetes' default, because no other scheduler runs. `tenants` are namespaces
     with the kubeconfigs of their editors. With `webhook` jobs, queues and groups are defaulted and validated at
-    admission. With `dashboard` the page is served with the administrator's rights.
+    admission. With `dashboard` the page is served with the administrator's rights. With `history` usage is recorded
+    in this SQLite file.
     """
 
     directory: Path
@@ -66,6 +69,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     run_processes: bool = False
     webhook: bool = False
     dashboard: bool = False
+    history: Path | None = None
     tenants: tuple[tuple[str, Path], ...] = ()
     scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler", "volcano")
 
@@ -78,15 +82,18 @@ def unused_port() -> int:
 class LocalCluster:
     """Local cluster of processes.
 
-    Its parts are `apiserver`, `node-agent`, `scheduler`, `controllers`, optionally `webhook`, `dashboard`, `hub`.
+    Its parts are `apiserver`, `node-agent`, `scheduler`, `controllers`, optionally `webhook`, `accounting`,
+    `dashboard`, `hub`.
 
     `dashboard_address` opens the page once, "" for none; the address for later logins is in `dashboard_file`.
+    `history_failure` is the reason why usage is not recorded, "" if it is, or if no file is given for it.
     """
 
     def __init__(self, options: LocalOptions) -> None:
         self.options = options
         self.client: KubeClient
         self.dashboard_address = ""
+        self.history_failure = ""
         self._children: dict[str, asyncio.subprocess.Process] = {}
 
     @contextlib.asynccontextmanager
@@ -103,13 +110,24 @@ class LocalCluster:
                     await self.start_webhook()
                 else:
                     await unregister(self.client)  # the API server would wait for a webhook of an earlier run
-                await asyncio.gather(self.start_kubelets(), self.start_scheduler(), self.start_controllers())
+                await asyncio.gather(
+                    self.start_kubelets(), self.start_scheduler(), self.start_controllers(), self._start_history()
+                )
                 await self._offer_storage()
                 if options.dashboard:
                     await self.start_dashboard()
                 yield self
         finally:
-            for name in ("hub", "dashboard", "controllers", "scheduler", "webhook", "node-agent", "apiserver"):
+            for name in (
+                "hub",
+                "dashboard",
+                "accounting",
+                "controllers",
+                "scheduler",
+                "webhook",
+                "node-agent",
+                "apiserver",
+            ):
                 await self.end(name)
 
     async def _issue_token(self, name: str) -> None:
@@ -175,6 +193,26 @@ class LocalCluster:
             arguments += ["--scheduler-name", self.options.scheduler_names[0]]
         await self._start("controllers", arguments)
 
+    async def _start_history(self) -> None:
+        """Start the recorder of usage, and name its database in the kubeconfig, where commands find it. The cluster
+        works without it."""
+        file = self.options.history
+        if file is None:
+            return
+        arguments = ["accounting", "run", "--kubeconfig", str(self.options.kubeconfig)]
+        arguments += ["--database", str(file), "--keep", f"{KEPT_DAYS}d"]
+        for name in self.options.scheduler_names:
+            arguments += ["--scheduler-name", name]
+        if self.options.policy:
+            arguments += ["--config", self.options.policy]
+        try:
+            await self._start("accounting", arguments)
+        except StartError as error:
+            self.history_failure = str(error)
+            return
+        config = msgspec.json.decode(self.options.kubeconfig.read_bytes())
+        write_private(self.options.kubeconfig, with_history(config, file))
+
     async def install(self, *options: str) -> None:
         """Run `phalanx install` with further options. Raises StartError."""
         await self._once("install", ["install", "--kubeconfig", str(self.options.kubeconfig), *options])
@@ -204,6 +242,8 @@ class LocalCluster:
             arguments += ["--scheduler-name", name]
         if self.options.policy:
             arguments += ["--config", self.options.policy]
+        if self.options.history is not None and not self.history_failure:
+            arguments += ["--database", str(self.options.history)]
         line = await self._start("dashboard", arguments)
         self.dashboard_address = line.partition(": ")[2].strip()
         child = self._children["dashboard"]
@@ -225,8 +265,8 @@ class LocalCluster:
 
     async def failure(self) -> str:
         """Return a message about the first part that ends by itself."""
-        # The cluster works without a dashboard.
-        parts = {name: child for name, child in self._children.items() if name != "dashboard"}
+        # The cluster works without a dashboard and without history.
+        parts = {name: child for name, child in self._children.items() if name not in ("dashboard", "accounting")}
         waiting = {asyncio.create_task(child.wait()): name for name, child in parts.items()}
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

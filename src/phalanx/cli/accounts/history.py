@@ -37,7 +37,7 @@ database_option = click.option(
     envvar="PHALANX_ACCOUNTING_DATABASE",
     metavar="FILE|URL",
     help="Accounting database: a file, or postgresql://USER@HOST/NAME. Default: $PHALANX_ACCOUNTING_DATABASE, "
-    "or a file in ~/.local/state/phalanx.",
+    "or the file of the cluster of `phalanx up`, or a file in ~/.local/state/phalanx.",
 )
 file_option = click.option(
     "-f", "--file", metavar="FILE", type=click.Path(dir_okay=False), help="Output file (with -o csv or -o parquet)."
@@ -218,7 +218,8 @@ def _window(month: str | None, since: int | None, until: int | None) -> tuple[in
 @contextmanager
 def connected(database: str | None) -> Iterator[Connection]:
     """Open the accounting database for reading. A failure ends the command with one error line."""
-    from phalanx.accounting.database import Database, DatabaseError, default_location
+    from phalanx.accounting.database import Database, DatabaseError
+    from phalanx.accounting.location import default_location
 
     try:
         accounts = Database(database or default_location())

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from phalanx.cli.installation.manifests import Manifest, account_with_rights, make_rule
+from phalanx.cli.installation.manifests import LEASE_NAMESPACE, Manifest, account_with_rights, make_rule
+from phalanx.daemon.controllers.policy_record import NAME as POLICIES
 from phalanx.dialects.devices.claims import ClaimEnricher
 from phalanx.dialects.dialect import READ
 from phalanx.dialects.families.composites import COMPOSITES
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import Dialects, installed_dialects
+from phalanx.dialects.run_times.owners import OWNER_KINDS
 from phalanx.dialects.workloads.options import workload_rules
 from phalanx.kube.core_resources import DEFINITIONS
 
 
 def accounting_access(account: str, namespace: str) -> list[Manifest]:
     """Return the service account of `phalanx accounting run` with read-only rights."""
-    return account_with_rights(account, namespace, list(_rules()))
+    # The scheduler names that are served, where no option names them.
+    names = {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": [POLICIES]}
+    return account_with_rights(account, namespace, list(_rules()), (LEASE_NAMESPACE, [names]))
 
 
 def _rules() -> Iterator[Manifest]:
@@ -35,6 +39,8 @@ def _kinds() -> Iterator[tuple[str, str]]:
     yield from dialects.accounts
     for resource in (*ClaimEnricher.kinds, COMPOSITES):
         yield resource.group, resource.plural
+    for kind in OWNER_KINDS:
+        yield kind.wanted.group, kind.wanted.plural
     for rule in workload_rules(dialects.all, DialectOptions()):
         if rule.owner is not None:
             yield rule.owner.group, rule.owner.plural

@@ -11,7 +11,12 @@ import click
 
 from phalanx.cli.accounts.history import database_option
 from phalanx.cli.arguments import pass_arguments
-from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
+from phalanx.cli.connection import (
+    kubeconfig_option,
+    lease_namespace_option,
+    policy_file_option,
+    scheduler_names_option,
+)
 from phalanx.cli.explanation.moments import age
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
@@ -38,16 +43,28 @@ def accounting() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingRunArguments(LogArguments):
-    """Arguments of `phalanx accounting run`."""
+    """Arguments of `phalanx accounting run`; `keep` is an age in seconds."""
 
     database: str | None
+    keep: int | None
 
 
 @accounting.command()
 @kubeconfig_option
 @database_option
+@click.option(
+    "--keep",
+    callback=age,
+    metavar="AGE",
+    help="Remove runs that ended longer ago than this, and older daily sums, once a day: 90d, 52w, ... "
+    "Default: keep all.",
+)
 @pass_invocation(
-    AccountingRunArguments, fixed_scheduler_names_option("are recorded"), policy_file_option, log_options
+    AccountingRunArguments,
+    scheduler_names_option("are recorded"),
+    lease_namespace_option,
+    policy_file_option,
+    log_options,
 )
 def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
     """Record the usage of gangs until SIGTERM or Ctrl-C.
@@ -56,7 +73,8 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
     reconstructs the missed period from timestamps; the rest is marked as an estimate. It prints one line on
     stdout once all current gangs are recorded.
     """
-    from phalanx.accounting.database import Database, DatabaseError, default_location
+    from phalanx.accounting.database import Database, DatabaseError
+    from phalanx.accounting.location import default_location
     from phalanx.accounting.service import AccountingOptions, AccountingService
     from phalanx.cli.services.service_run import run_announced
     from phalanx.daemon.policy_file import dialect_options, read_policy
@@ -64,7 +82,12 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
 
     arguments.set_up_logging()
     try:
-        options = AccountingOptions(invocation.scheduler_names, dialect_options(read_policy(invocation.config)))
+        options = AccountingOptions(
+            invocation.scheduler_names,
+            invocation.lease_namespace,
+            dialect_options(read_policy(invocation.config)),
+            arguments.keep,
+        )
         accounts = Database(arguments.database or default_location())
     except (PolicyError, DatabaseError) as error:
         raise click.ClickException(str(error)) from error
@@ -194,7 +217,8 @@ def _erased(removed: Removed, action: str) -> str:
 
 
 def _changed(database: str | None, change: Callable[[Connection], T]) -> T:
-    from phalanx.accounting.database import Database, DatabaseError, default_location
+    from phalanx.accounting.database import Database, DatabaseError
+    from phalanx.accounting.location import default_location
 
     try:
         accounts = Database(database or default_location())

@@ -23,6 +23,8 @@ OWN_MIN_COUNT = "phalanx.dev/min-count"
 OWN_DISRUPTION_MODE = "phalanx.dev/disruption-mode"
 OWN_TOPOLOGY_KEY = "phalanx.dev/topology-key"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+#: Annotation and label that Volcano's job controller writes: the queue of the job.
+JOB_QUEUE = "volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
 
 
@@ -208,6 +210,17 @@ def stated_queue(metadata: Metadata) -> Stated | None:
     if value := metadata.labels.get(QUEUE_ANNOTATION):
         return Stated(f"label {QUEUE_ANNOTATION}", value)
     return None
+
+
+def job_queue(metadata: Metadata) -> str:
+    """Return the queue of the Volcano Job that owns a pod, as its controller has recorded it; "" for other pods.
+
+    Users can write the keys on pods of their own, where they name no queue.
+    """
+    owner = controlling_owner(metadata)
+    if owner is None or owner.kind != "Job" or not owner.api_version.startswith("batch.volcano.sh/"):
+        return ""
+    return metadata.annotations.get(JOB_QUEUE) or metadata.labels.get(JOB_QUEUE, "")
 
 
 def controlling_owner(metadata: Metadata) -> OwnerReference | None:

@@ -90,12 +90,8 @@ def load_config(
         if not os.path.exists(kubeconfig):
             raise ConfigError(f"kubeconfig {kubeconfig}: no such file")
         paths = [kubeconfig]
-    elif environ.get("KUBECONFIG"):
-        listed = [path for path in environ["KUBECONFIG"].split(os.pathsep) if path]
-        paths = list(dict.fromkeys(listed))
     else:
-        home = environ.get("HOME") or os.path.expanduser("~")
-        paths = [os.path.join(home, ".kube", "config")]
+        paths = kubeconfig_paths(environ)
     loaded = Kubeconfig.load([path for path in paths if os.path.exists(path)])
     chosen = context or overrides.cluster or overrides.user
     if kubeconfig is None and not chosen and not loaded.current_context:
@@ -105,6 +101,14 @@ def load_config(
     if not loaded.files:
         raise ConfigError(f"no kubeconfig: {', '.join(paths)} does not exist, and this is not a pod in a cluster")
     return config_of(loaded, context, environ, overrides)
+
+
+def kubeconfig_paths(environ: Mapping[str, str]) -> list[str]:
+    """Return the paths of the kubeconfig files without an explicit one: $KUBECONFIG, else ~/.kube/config."""
+    if environ.get("KUBECONFIG"):
+        return list(dict.fromkeys(path for path in environ["KUBECONFIG"].split(os.pathsep) if path))
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return [os.path.join(home, ".kube", "config")]
 
 
 def config_of(
