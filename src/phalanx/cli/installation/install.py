@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.options import served_names_option
 
@@ -83,7 +83,7 @@ class InstallArguments:
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests to stdout; change no cluster.")
 @click.option("--crds-only", is_flag=True, help="Install only custom resource definitions and default queues.")
 @click.option(

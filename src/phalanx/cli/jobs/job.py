@@ -14,6 +14,7 @@ from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.pod_logs import PodLogArguments
+from phalanx.cli.orders.confirmation import CancelArguments, cancel_options, confirmed
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -117,9 +118,10 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     forecast is a dry run over the live cluster and needs rights to read all of it.
     """
     from phalanx.cli.display import Display
-    from phalanx.cli.jobs.job_tables import job_table
+    from phalanx.cli.jobs.job_tables import job_table, selected_states
     from phalanx.cli.jobs.selector import matches, parse_selector
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.known_names import refuse_unknown_scope
     from phalanx.cli.listing.outages import survived_outage
     from phalanx.reports.jobs.job_report import JobReader
 
@@ -127,7 +129,7 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     if arguments.start and (arguments.states or arguments.kinds or arguments.selector):
         raise click.UsageError("--start excludes --state, --kind and --selector")
     requirements = parse_selector(arguments.selector)
-    spellings = {state.lower() for state in arguments.states}
+    spellings = selected_states(arguments.states)
     display = Display("table" if output == "name" else output, live=arguments.watch)
 
     def is_shown(entry: JobEntry) -> bool:
@@ -142,6 +144,8 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
             return
         jobs = await reader.jobs(namespace, time.time(), arguments.kinds)
         jobs = [job for job in jobs if is_shown(job.entry)]
+        if not jobs:
+            await refuse_unknown_scope(client, namespace and arguments.namespace, (queue,) if queue else ())
         entries = [job.entry for job in jobs]
         if output in ("table", "wide") and entries:
             table = job_table(entries, time.time(), wide=output == "wide", namespaces=arguments.all_namespaces)
@@ -293,12 +297,31 @@ def job_restart(invocation: Invocation, arguments: TargetsArguments) -> None:
 
 @job.command("cancel")
 @_names_argument
-@pass_invocation(TargetsArguments, namespace_option, connection_options)
-def job_cancel(invocation: Invocation, arguments: TargetsArguments) -> None:
-    """Delete jobs with their pods; for a gang without a job, its PodGroup and pods."""
-    from phalanx.cli.jobs.orders import cancel_job
+@cancel_options
+@pass_invocation(CancelArguments, namespace_option, connection_options)
+def job_cancel(invocation: Invocation, arguments: CancelArguments) -> None:
+    """Delete jobs with their pods; for a gang without a job, its PodGroup and pods.
 
-    _apply_to_each(invocation, arguments, cancel_job)
+    On a terminal the command asks for confirmation; --yes skips the question. In a script it does not ask.
+
+    \b
+    phalanx job cancel train
+    phalanx job cancel podgroup/sweep --yes
+    phalanx job cancel train --dry-run
+    """
+    from phalanx.cli.jobs import orders
+    from phalanx.cli.listing.harmless import harmless
+
+    async def order(client: KubeClient, job: FoundJob) -> str:
+        orders.refuse_owned(job)
+        what = harmless(orders.described(job))
+        if arguments.dry_run:
+            return f"would delete {what}"
+        if not confirmed(what, arguments):
+            return f"{job.entry.target} is not deleted"
+        return await orders.cancel_job(client, job)
+
+    _apply_to_each(invocation, arguments, order)
 
 
 @job.command("wait", short_help="Wait for a state of jobs.")

@@ -11,7 +11,7 @@ import click
 
 from phalanx.cli.accounts.history import database_option
 from phalanx.cli.arguments import pass_arguments
-from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
+from phalanx.cli.connection import connection_options, fixed_scheduler_names_option, policy_file_option
 from phalanx.cli.explanation.moments import age
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
@@ -44,7 +44,7 @@ class AccountingRunArguments(LogArguments):
 
 
 @accounting.command()
-@kubeconfig_option
+@connection_options
 @database_option
 @pass_invocation(
     AccountingRunArguments, fixed_scheduler_names_option("are recorded"), policy_file_option, log_options

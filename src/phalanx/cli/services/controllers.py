@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import (
@@ -30,7 +30,7 @@ class ControllersArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @served_names_option(
     "Scheduler of suspended jobs that a queue can start; the first is set as spec.schedulerName of pods whose job "
     "has none. Repeatable."

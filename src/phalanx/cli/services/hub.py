@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
+from phalanx.cli.connection import connection_options, fixed_scheduler_names_option, policy_file_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import leader_elect_option
@@ -33,7 +33,7 @@ class HubArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @click.option(
     "--namespace",
     default="phalanx-system",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import (
@@ -83,7 +83,7 @@ class SchedulerArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @served_names_option("Schedule pods with this spec.schedulerName; repeatable.")
 @click.option(
     "--config",

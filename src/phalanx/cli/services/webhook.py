@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import served_names_option
@@ -36,7 +36,7 @@ class WebhookArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @click.option(
     "--listen", default="0.0.0.0:8443", show_default=True, metavar="HOST:PORT", help="Listen address for HTTPS."
 )
