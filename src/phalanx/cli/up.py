@@ -88,6 +88,11 @@ def up(arguments: UpArguments) -> None:
     """Start an embedded cluster with nodes and the scheduler, and run it until Ctrl-C.
 
     Writes a kubeconfig that works with kubectl. Pods do not run real processes unless --exec is set.
+
+    \b
+    phalanx up
+    phalanx up --tenant team-a --data objects.db
+    phalanx up --directory second --config policy.yaml
     """
     with _locked(arguments.directory, arguments.data):
         _run_cluster(arguments)

@@ -136,6 +136,11 @@ def install(invocation: Invocation, arguments: InstallArguments) -> None:
 
     The command can be repeated: each object is applied server-side, and one line reports the result. Custom
     resource definitions of another installer are not changed.
+
+    \b
+    phalanx install
+    phalanx install --context staging --policies
+    phalanx install --print | kubectl apply --server-side -f -
     """
     if arguments.with_policies and arguments.crds_only:
         raise click.UsageError("--policies and --crds-only exclude each other: the policies need roles")

@@ -44,6 +44,10 @@ def controllers(invocation: Invocation, arguments: ControllersArguments) -> None
 
     They create the pods of Volcano Jobs, restart them by the job policies, and delete them at the end. One line on
     stdout reports when all controllers are ready. Do not run them beside Volcano's controller manager.
+
+    \b
+    phalanx controllers --kubeconfig kubeconfig
+    phalanx controllers --leader-elect
     """
     from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.controllers.registry import all_controllers

@@ -79,6 +79,10 @@ def hub(invocation: Invocation, arguments: HubArguments) -> None:
 
     With --karmada it is a scheduler at Karmada's API server: it selects the cluster that starts a job first, and
     Karmada dispatches the job (docs/karmada.md).
+
+    \b
+    phalanx hub --kubeconfig hub.kubeconfig
+    phalanx hub --leader-elect --patience 60
     """
     from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.daemon.policy_file import read_policy

@@ -110,6 +110,11 @@ def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
     The webhook creates and renews its certificates, and registers itself under the name phalanx-webhook. It
     prints one line when it is registered. Several replicas can run; they share the Secret. Before you uninstall
     it, run it with --remove.
+
+    \b
+    phalanx webhook --service phalanx-system/phalanx-webhook
+    phalanx webhook --listen 127.0.0.1:8443 --url https://127.0.0.1:8443
+    phalanx webhook --remove
     """
     from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
     from phalanx.cli.services.service_run import run_announced
