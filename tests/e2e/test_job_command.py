@@ -181,6 +181,23 @@ async def test_cancel_of_several_jobs_deletes_the_existing_ones_despite_a_missin
     assert not await world.list(VOLCANO_JOBS)
 
 
+async def test_job_cancel_with_dry_run_prints_the_objects_and_deletes_none(world: World) -> None:
+    await submit(world, "a")
+    code, output = await run(world, "job", "cancel", "a", "--dry-run")
+    assert code == 0, output
+    assert output.strip() == f"would delete vcjob/a in namespace {world.namespace}, with its 0 pods (0 running)"
+    assert len(await world.list(VOLCANO_JOBS)) == 1
+    code, output = await run(world, "job", "cancel", "a", "--yes")
+    assert (code, "a cancelled" in output) == (0, True), output
+    assert not await world.list(VOLCANO_JOBS)
+
+
+async def test_submit_with_an_unknown_priority_class_creates_nothing(world: World) -> None:
+    code, output = await run(world, "submit", "--name", "a", "--image", "x", "--priority", "nosuch")
+    assert (code, 'no PriorityClass "nosuch"; ' in output) == (1, True), output
+    assert not await world.list(VOLCANO_JOBS)
+
+
 async def test_cancel_of_a_bare_gang_spares_pods_that_a_controller_would_recreate(world: World) -> None:
     for name, owner in (("free", ""), ("kept", "maker")):
         labels = {

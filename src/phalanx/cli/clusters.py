@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, output_option
+from phalanx.cli.connection import connection_options, output_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class ClustersArguments:
 
 @click.command(short_help="List member clusters and the gangs dispatched to them.")
 @click.option("--gangs", is_flag=True, help="List the gangs, with the clusters' answers and the attempts.")
-@pass_invocation(ClustersArguments, kubeconfig_option, output_option)
+@pass_invocation(ClustersArguments, connection_options, output_option)
 def clusters(invocation: Invocation, arguments: ClustersArguments) -> None:
     """List the member clusters of a hub with state, capacity and number of gangs.
 

@@ -30,6 +30,11 @@ def demo(invocation: Invocation, arguments: DemoArguments) -> None:
 
     NAME is a scenario of --list. The default is a TensorFlow gang whose pods wait and start together. The exit
     code is 0 only if every step has its expected result.
+
+    \b
+    phalanx demo
+    phalanx demo --list
+    phalanx demo reclaim
     """
     from phalanx.demo.scenarios import SCENARIOS
 

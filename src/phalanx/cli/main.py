@@ -165,7 +165,13 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="phalanx-scheduler", prog_name="phalanx")
 def cli() -> None:
-    """Phalanx, a gang scheduler for Kubernetes: the pods of a gang start together or not at all."""
+    """Phalanx, a gang scheduler for Kubernetes: the pods of a gang start together or not at all.
+
+    \b
+    phalanx up
+    phalanx jobs -A
+    phalanx why train
+    """
 
 
 def main() -> None:

@@ -13,14 +13,24 @@ from phalanx.cli.invocation import Invocation, pass_invocation
 
 @click.group()
 def policy() -> None:
-    """Check a policy file and show its plugin pipeline."""
+    """Check a policy file and show its plugin pipeline.
+
+    \b
+    phalanx policy show
+    phalanx policy lint policy.yaml
+    """
 
 
 @policy.command(short_help="Print the plugins of each extension point.")
 @click.option("--config", default="", metavar="POLICY", help="Policy file. Default: the built-in policy.")
 @pass_invocation(None, output_option)
 def show(invocation: Invocation) -> None:
-    """Print the plugins of each extension point, the features of installed packages, and inactive settings."""
+    """Print the plugins of each extension point, the features of installed packages, and inactive settings.
+
+    \b
+    phalanx policy show
+    phalanx policy show --config policy.yaml -o yaml
+    """
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.scheduling.framework.eviction_options import describe

@@ -104,6 +104,10 @@ def simulate(arguments: SimulateArguments) -> None:
     """Run workloads through the scheduler in virtual time, and write a report.
 
     The report directory gets summary.json, jobs.csv and report.html. The same inputs produce the same files.
+
+    \b
+    phalanx simulate --cluster cluster.yaml --workload jobs.swf --report out
+    phalanx simulate --cluster capture.json.gz --workload jobs.csv --policy a.yaml b.yaml --seed 1 2 --report out
     """
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.simulation.errors import InputError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -94,14 +96,24 @@ def up(arguments: UpArguments) -> None:
     """Start an embedded cluster with nodes and the scheduler, and run it until Ctrl-C.
 
     Writes a kubeconfig that works with kubectl. Pods do not run real processes unless --exec is set.
+
+    \b
+    phalanx up
+    phalanx up --tenant team-a --data objects.db
+    phalanx up --directory second --config policy.yaml
     """
+    with _locked(arguments.directory, arguments.data):
+        _run_cluster(arguments)
+
+
+def _run_cluster(arguments: UpArguments) -> None:
+    """Run the embedded cluster until it ends. Raises click.ClickException."""
     import asyncio
 
     from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
 
     refuse_empty_names(arguments.scheduler_names)
     directory = arguments.directory
-    directory.mkdir(parents=True, exist_ok=True)
     nodes_file = arguments.nodes or directory / "nodes.yaml"
     if not nodes_file.exists():
         nodes_file.write_text(DEFAULT_NODES, "utf-8")
@@ -142,6 +154,45 @@ def _history_file(arguments: UpArguments) -> Path | None:
         click.echo(f"phalanx: {line}", err=True)
         return None
     return history_file(arguments.directory, arguments.data, time.time()).absolute()
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, data: Path | None) -> Iterator[None]:
+    """Lock `directory` and the file `data` for this process inside the context.
+
+    The kernel releases the locks, also after SIGKILL, so that the pid of an ended process locks nothing. Raises
+    click.ClickException if a cluster of another process uses one of them.
+    """
+    with contextlib.ExitStack() as locks:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            locks.enter_context(_lock(directory / "up.pid", f"in {directory.resolve()}", "--directory"))
+            if data is not None:
+                locks.enter_context(_lock(Path(f"{data}.pid"), f"with {data.resolve()}", "--data"))
+        except OSError as error:
+            raise click.ClickException(f"cannot use {error.filename or directory}: {error.strerror}") from error
+        yield
+
+
+def _lock(file: Path, place: str, option: str) -> TextIO:
+    """Return `file`, locked until it is closed, with the pid of this process as its content."""
+    import fcntl
+    import os
+
+    lock = file.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.seek(0)
+        pid = lock.read().strip()
+        lock.close()
+        raise click.ClickException(
+            f"phalanx up runs already {place} (pid {pid}); stop it, or start a second cluster with another {option}"
+        ) from error
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
 
 
 async def _stay_up(cluster: LocalCluster) -> None:

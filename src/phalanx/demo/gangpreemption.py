@@ -78,5 +78,5 @@ async def _evicted_job(stage: ScenarioRun) -> str:
 
     await stage.until(four_terminate, "four pods are terminating")
     if len(evicted_jobs) != 1:
-        raise ScenarioError(f"pods of {sorted(evicted_jobs)} are terminating")
+        raise ScenarioError(f"pods of {', '.join(sorted(evicted_jobs))} are terminating")
     return evicted_jobs.pop()

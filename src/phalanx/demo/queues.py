@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.demo.quota_board import gpu_nodes
-from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod, pod
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun, StagePod, counts_text, pod
 from phalanx.kube.paths import Resource
 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
@@ -81,10 +81,10 @@ async def _until(stage: ScenarioRun, wanted: Mapping[str, int]) -> None:
         return seen == wanted
 
     try:
-        await stage.until(settled, f"{wanted} run", patience=10)
+        await stage.until(settled, f"{counts_text(wanted)} run", patience=10)
     except ScenarioError as error:
-        raise ScenarioError(f"{error}; observed {seen}") from None
-    await stage.stays(1.0, lambda pods: _running(pods) == wanted, f"{wanted} keep running")
+        raise ScenarioError(f"{error}; observed {counts_text(seen)}") from None
+    await stage.stays(1.0, lambda pods: _running(pods) == wanted, f"{counts_text(wanted)} keep running")
 
 
 def _running(pods: list[StagePod]) -> dict[str, int]:

@@ -102,9 +102,10 @@ class QuotaBoard:
             )
 
         try:
-            await self.stage.until(explained, f"one pod {prefix}* waits with {texts}", patience=10)
+            await self.stage.until(explained, f"one pod {prefix}* waits with {', '.join(texts)}", patience=10)
         except ScenarioError as error:
-            raise ScenarioError(f"{error}; observed {[(pod.reason, pod.message) for pod in waiting]}") from None
+            observed = "; ".join(f"{pod.reason}: {pod.message}" for pod in waiting)
+            raise ScenarioError(f"{error}; observed {observed}") from None
         self.stage.say(f"pod {namespace}/{waiting[0].name} waits:\n{waiting[0].message}")
 
     async def running(self, namespace: str) -> set[str]:
@@ -125,7 +126,9 @@ class QuotaBoard:
 
         await self.stage.until(left, f"{count} pods of {namespace} have been evicted")
         if len(gone) != count or not all(name.startswith(prefix) for name in gone):
-            raise ScenarioError(f"expected {count} evicted pods {prefix}* of {namespace}, observed {sorted(gone)}")
+            raise ScenarioError(
+                f"expected {count} evicted pods {prefix}* of {namespace}, observed {', '.join(sorted(gone))}"
+            )
         await self.why(namespace, min(gone), "was evicted")
 
     async def why(self, namespace: str, prefix: str, *texts: str) -> None:
@@ -135,7 +138,7 @@ class QuotaBoard:
         shown = await self.stage.show_command("why", f"pod/{name}", "-n", namespace)
         missing = [part for part in texts if part not in shown]
         if missing:
-            raise ScenarioError(f"phalanx why pod/{name} does not print {missing}")
+            raise ScenarioError(f"phalanx why pod/{name} does not print {'; '.join(missing)}")
 
     async def usage_stays(self, **expected: int) -> None:
         """Check for a second that the use of each namespace does not change. Raises ScenarioError."""

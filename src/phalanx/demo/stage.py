@@ -28,6 +28,11 @@ _POLL = 0.05
 _PATIENCE = 30.0
 
 
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return counts by name as text, such as "default: 3, research: 6"."""
+    return ", ".join(f"{name}: {count}" for name, count in sorted(counts.items())) or "none"
+
+
 class ScenarioError(Exception):
     """Failure of the cluster to behave as the scenario claims."""
 

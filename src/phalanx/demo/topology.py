@@ -40,7 +40,7 @@ class TopologyDemo(Scenario):
         await _submit(stage, "tight", 4, tier=1)
         pods = await stage.until_running(4, "tight")
         if _racks(pods) not in ({"r2"}, {"r4"}):
-            raise ScenarioError(f"expected tight in a whole rack; it is in {_racks(pods)}")
+            raise ScenarioError(f"expected tight in a whole rack; it is in {', '.join(sorted(_racks(pods)))}")
         await stage.show_gpus()
         stage.say("only r2 and r4 have four free GPUs; half a gang in a rack is never tried")
 
@@ -55,7 +55,7 @@ class TopologyDemo(Scenario):
         stage.say("its owner allows a spine: highestTierAllowed: 2")
         pods = await stage.until_running(5, "wide")
         if not any(_racks(pods) <= set(racks) for racks in _SPINES.values()):
-            raise ScenarioError(f"expected wide under one spine; it is in {_racks(pods)}")
+            raise ScenarioError(f"expected wide under one spine; it is in {', '.join(sorted(_racks(pods)))}")
         await stage.show_gpus()
         stage.say(f"PodGroup wide: volcano.sh/job-allocated-hypernode: {await _hyper_node_of(stage, 'wide')}")
 
@@ -72,7 +72,7 @@ class TopologyDemo(Scenario):
         stage.say("pod guest is deleted")
         pods = await stage.until_running(4, "tight")
         if _racks(pods) != {rack}:
-            raise ScenarioError(f"expected tight in {rack}; it is in {_racks(pods)}")
+            raise ScenarioError(f"expected tight in {rack}; it is in {', '.join(sorted(_racks(pods)))}")
         await stage.show_gpus()
 
 

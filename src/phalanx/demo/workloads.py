@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from phalanx.demo.quota_board import DEPLOYMENTS
-from phalanx.demo.stage import GPU, ScenarioError, ScenarioRun, StagePod
+from phalanx.demo.stage import GPU, ScenarioError, ScenarioRun, StagePod, counts_text
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 
@@ -72,10 +72,10 @@ async def until(stage: ScenarioRun, **wanted: int) -> list[StagePod]:
         return seen == goal
 
     try:
-        await stage.until(settled, f"{goal} run")
+        await stage.until(settled, f"{counts_text(goal)} run")
     except ScenarioError as error:
-        raise ScenarioError(f"{error}; observed {seen}") from None
-    await stage.stays(1.0, lambda pods: running(pods) == goal, f"{goal} keep running")
+        raise ScenarioError(f"{error}; observed {counts_text(seen)}") from None
+    await stage.stays(1.0, lambda pods: running(pods) == goal, f"{counts_text(goal)} keep running")
     await stage.show_gpus(job_of)
     return [pod for pod in await stage.pods() if pod.running]
 

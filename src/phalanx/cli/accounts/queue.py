@@ -80,6 +80,10 @@ def queue_list(invocation: Invocation, arguments: AccountArguments) -> None:
     DESERVED is the current deserved amount under the policy. SHARE is the queue's largest share of any resource
     of the cluster. GANGS is running/pending. BORROWED is the usage above the queue's own amount. WAITS FOR is
     the reason of the first waiting unit, START its promised start. -o wide shows all columns.
+
+    \b
+    phalanx queue list
+    phalanx queue list -o wide -w
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -96,6 +100,9 @@ def queue_tree(invocation: Invocation, arguments: AccountArguments) -> None:
     """Show the queue tree with a bar of each queue's share of the cluster.
 
     The bar and the amounts beside it are those of the resource with the queue's largest share.
+
+    \b
+    phalanx queue tree
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -110,7 +117,11 @@ def queue_tree(invocation: Invocation, arguments: AccountArguments) -> None:
 @click.argument("name")
 @pass_invocation(OneAccountArguments, *_report_options())
 def queue_describe(invocation: Invocation, arguments: OneAccountArguments) -> None:
-    """Show the details of one queue: amounts by resource, limits, loans, tenants and first waiting unit."""
+    """Show the details of one queue: amounts by resource, limits, loans, tenants and first waiting unit.
+
+    \b
+    phalanx queue describe research
+    """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import describe_queue
@@ -142,6 +153,10 @@ def quota_list(invocation: Invocation, arguments: AccountArguments) -> None:
     BORROWED is the usage above min. LENT is the part of min that other quotas use now. RUNTIME (only with
     Koordinator's quotas) is the amount that a quota can use while idle siblings lend. -o wide shows all
     columns.
+
+    \b
+    phalanx quota list
+    phalanx quota list -o wide
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -155,7 +170,11 @@ def quota_list(invocation: Invocation, arguments: AccountArguments) -> None:
 @quota.command("tree")
 @pass_invocation(AccountArguments, *_report_options())
 def quota_tree(invocation: Invocation, arguments: AccountArguments) -> None:
-    """Show the quota trees with a bar of each quota's share of the cluster."""
+    """Show the quota trees with a bar of each quota's share of the cluster.
+
+    \b
+    phalanx quota tree
+    """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import quota_tree
@@ -169,7 +188,11 @@ def quota_tree(invocation: Invocation, arguments: AccountArguments) -> None:
 @click.argument("name")
 @pass_invocation(OneAccountArguments, *_report_options())
 def quota_describe(invocation: Invocation, arguments: OneAccountArguments) -> None:
-    """Show the details of one quota. NAME is the object, the tree node, the namespace, or NAMESPACE/NAME."""
+    """Show the details of one quota. NAME is the object, the tree node, the namespace, or NAMESPACE/NAME.
+
+    \b
+    phalanx quota describe team-a
+    """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import describe_quota

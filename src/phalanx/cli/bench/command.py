@@ -56,6 +56,10 @@ def bench() -> None:
     them at the end, also after Ctrl-C and SIGTERM. The scheduler must already run. Use a cluster without node
     controller, such as `phalanx apiserver` or a test control plane: a node controller marks these nodes as
     lost.
+
+    \b
+    phalanx bench backlog --pods 10000 --nodes 500
+    phalanx bench live --groups native
     """
 
 
@@ -87,14 +91,22 @@ _OPTIONS: tuple[Dress, ...] = (
 @bench.command()
 @pass_invocation(BenchArguments, *_OPTIONS)
 def backlog(invocation: Invocation, arguments: BenchArguments) -> None:
-    """Measure bindings per second with all pods waiting before the nodes are created."""
+    """Measure bindings per second with all pods waiting before the nodes are created.
+
+    \b
+    phalanx bench backlog --pods 10000 --nodes 500
+    """
     _measure("backlog", invocation, arguments)
 
 
 @bench.command()
 @pass_invocation(BenchArguments, *_OPTIONS)
 def live(invocation: Invocation, arguments: BenchArguments) -> None:
-    """Measure bindings per second with pods created as fast as possible, and report their waiting times."""
+    """Measure bindings per second with pods created as fast as possible, and report their waiting times.
+
+    \b
+    phalanx bench live --groups native --gang 8
+    """
     _measure("live", invocation, arguments)
 
 
@@ -106,7 +118,11 @@ def live(invocation: Invocation, arguments: BenchArguments) -> None:
 @click.option("--live", is_flag=True)
 @pass_invocation(BenchPostArguments, kubeconfig_option)
 def post(invocation: Invocation, arguments: BenchPostArguments) -> None:
-    """Bind the pods of a namespace directly (child process of a benchmark)."""
+    """Bind the pods of a namespace directly (child process of a benchmark).
+
+    \b
+    phalanx bench post --namespace bench --nodes 10 --pods 100 --concurrency 64
+    """
     from phalanx.cli.bench.rounds import post as post_all
 
     options = arguments

@@ -28,6 +28,10 @@ class TurnOrderArguments(NamespacedListArguments):
     def scope(self) -> str | None:
         return None if self.all_namespaces else self.namespace or None
 
+    @property
+    def selected_queues(self) -> tuple[str, ...]:
+        return self.queues
+
 
 @click.command("order", short_help="Show the scheduling order and the sort keys.")
 @queues_option

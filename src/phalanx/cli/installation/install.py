@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.options import served_names_option
 
@@ -83,7 +83,7 @@ class InstallArguments:
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests to stdout; change no cluster.")
 @click.option("--crds-only", is_flag=True, help="Install only custom resource definitions and default queues.")
 @click.option(
@@ -136,6 +136,11 @@ def install(invocation: Invocation, arguments: InstallArguments) -> None:
 
     The command can be repeated: each object is applied server-side, and one line reports the result. Custom
     resource definitions of another installer are not changed.
+
+    \b
+    phalanx install
+    phalanx install --context staging --policies
+    phalanx install --print | kubectl apply --server-side -f -
     """
     if arguments.with_policies and arguments.crds_only:
         raise click.UsageError("--policies and --crds-only exclude each other: the policies need roles")

@@ -42,6 +42,10 @@ class GangListArguments(NamespacedListArguments):
     selector: str
 
     @property
+    def selected_queues(self) -> tuple[str, ...]:
+        return self.queues
+
+    @property
     def filters(self) -> bool:
         """Whether an option is set that cannot be combined with --start."""
         return bool(
@@ -124,7 +128,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
         set(arguments.users),
         set(arguments.queues),
         _states(arguments.states),
-        {kind.lower() for kind in arguments.kinds},
+        _kinds(arguments.kinds),
     )
     scheduler = arguments.scheduler
     if scheduler is not None and requirements:
@@ -156,6 +160,17 @@ def _states(texts: tuple[str, ...]) -> set[str] | None:
     return states or None
 
 
+def _kinds(texts: tuple[str, ...]) -> set[str]:
+    """Return the kinds that --kind selects by their kind, plural or short name."""
+    from phalanx.reports.jobs.kinds import WORDS
+    from phalanx.reports.owner_kinds import job_words
+
+    words = (
+        {**job_words(), **WORDS, "podgroup": "podgroup", "podgroups": "podgroup", "pods": "pod"} if texts else {}
+    )
+    return {words.get(text.lower(), text.lower()) for text in texts}
+
+
 class _Filter:
     """Filter of gangs. With `me`, the names of the user are added to `users` before the first list."""
 
@@ -167,6 +182,15 @@ class _Filter:
         self._queues = queues
         self._states = states
         self._kinds = kinds
+
+    def refuse_unknown_kinds(self, listed: set[str]) -> None:
+        """Raise click.UsageError if a selected kind is neither among the kinds `listed` nor a kind of jobs."""
+        from phalanx.cli.listing.known_names import refuse_unknown_words
+        from phalanx.reports.owner_kinds import job_words
+
+        if unlisted := sorted(self._kinds - listed):
+            known = (*_KINDS, "pod", *job_words().values(), *listed)
+            refuse_unknown_words("--kind", unlisted, dict(zip(known, known, strict=True)))
 
     def shows(self, entry: GangEntry, now: float) -> bool:
         from phalanx.dialects.times import parse_time
@@ -258,6 +282,7 @@ def _show_gangs(invocation: Invocation, arguments: GangListArguments, gang_filte
             gang_filter.users |= await own_user_names(client)
         namespace = "" if arguments.scope is None else arguments.scope or client.namespace
         entries, warnings = await reader(client, namespace)
+        gang_filter.refuse_unknown_kinds({entry.kind for entry in entries})
         now = time.time()
         return Found([entry for entry in entries if gang_filter.shows(entry, now)], tuple(warnings))
 

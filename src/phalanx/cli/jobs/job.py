@@ -14,6 +14,7 @@ from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.pod_logs import PodLogArguments
+from phalanx.cli.orders.confirmation import CancelArguments, cancel_options, confirmed
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -115,11 +116,17 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     based on enforced limits. EXPECTED is the median: half of the gangs with an equal forecast have started by
     then; 80%-UNTIL is the 80th percentile. REASON is the basis of the forecast, or why there is none. The
     forecast is a dry run over the live cluster and needs rights to read all of it.
+
+    \b
+    phalanx job list
+    phalanx job list -A --state Pending -o wide
+    phalanx job list --start -q research
     """
     from phalanx.cli.display import Display
-    from phalanx.cli.jobs.job_tables import job_table
+    from phalanx.cli.jobs.job_tables import job_table, selected_states
     from phalanx.cli.jobs.selector import matches, parse_selector
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.known_names import refuse_unknown_scope
     from phalanx.cli.listing.outages import survived_outage
     from phalanx.reports.jobs.job_report import JobReader
 
@@ -127,7 +134,7 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     if arguments.start and (arguments.states or arguments.kinds or arguments.selector):
         raise click.UsageError("--start excludes --state, --kind and --selector")
     requirements = parse_selector(arguments.selector)
-    spellings = {state.lower() for state in arguments.states}
+    spellings = selected_states(arguments.states)
     display = Display("table" if output == "name" else output, live=arguments.watch)
 
     def is_shown(entry: JobEntry) -> bool:
@@ -142,6 +149,8 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
             return
         jobs = await reader.jobs(namespace, time.time(), arguments.kinds)
         jobs = [job for job in jobs if is_shown(job.entry)]
+        if not jobs:
+            await refuse_unknown_scope(client, namespace and arguments.namespace, (queue,) if queue else ())
         entries = [job.entry for job in jobs]
         if output in ("table", "wide") and entries:
             table = job_table(entries, time.time(), wide=output == "wide", namespaces=arguments.all_namespaces)
@@ -175,7 +184,12 @@ def _without_table(jobs: list[FoundJob], output: str, namespace: str | None) -> 
 @namespace_option
 @pass_invocation(JobArguments, output_option, connection_options)
 def job_describe(invocation: Invocation, arguments: JobArguments) -> None:
-    """Show one job: tasks, pods, policies, conditions of its PodGroup, events, and the next command."""
+    """Show one job: tasks, pods, policies, conditions of its PodGroup, events, and the next command.
+
+    \b
+    phalanx job describe train
+    phalanx job describe jobset/sweep -n research -o yaml
+    """
     import msgspec
 
     from phalanx.cli.jobs.job_tables import description
@@ -263,6 +277,10 @@ def job_suspend(invocation: Invocation, arguments: TargetsArguments) -> None:
     A Volcano Job is suspended by a Command (AbortJob), as by vcctl. Jobs, JobSets, training jobs, RayJobs and
     TrainJobs are suspended by their own field. For a gang NAME is its job, such as pytorchjob/bert, or its
     PodGroup.
+
+    \b
+    phalanx job suspend train
+    phalanx job suspend pytorchjob/bert -n research
     """
     from phalanx.cli.jobs.orders import suspend_job
     from phalanx.orders.holding import suspend
@@ -274,7 +292,12 @@ def job_suspend(invocation: Invocation, arguments: TargetsArguments) -> None:
 @_names_argument
 @pass_invocation(TargetsArguments, namespace_option, connection_options)
 def job_resume(invocation: Invocation, arguments: TargetsArguments) -> None:
-    """Resume suspended jobs: their pods are created again."""
+    """Resume suspended jobs: their pods are created again.
+
+    \b
+    phalanx job resume train
+    phalanx job resume pytorchjob/bert -n research
+    """
     from phalanx.cli.jobs.orders import resume_job
     from phalanx.orders.holding import release
 
@@ -285,7 +308,11 @@ def job_resume(invocation: Invocation, arguments: TargetsArguments) -> None:
 @_names_argument
 @pass_invocation(TargetsArguments, namespace_option, connection_options)
 def job_restart(invocation: Invocation, arguments: TargetsArguments) -> None:
-    """Recreate all pods of Volcano Jobs. A restart counts as one retry of the job."""
+    """Recreate all pods of Volcano Jobs. A restart counts as one retry of the job.
+
+    \b
+    phalanx job restart train
+    """
     from phalanx.cli.jobs.orders import restart_job
 
     _apply_to_each(invocation, arguments, restart_job)
@@ -293,12 +320,31 @@ def job_restart(invocation: Invocation, arguments: TargetsArguments) -> None:
 
 @job.command("cancel")
 @_names_argument
-@pass_invocation(TargetsArguments, namespace_option, connection_options)
-def job_cancel(invocation: Invocation, arguments: TargetsArguments) -> None:
-    """Delete jobs with their pods; for a gang without a job, its PodGroup and pods."""
-    from phalanx.cli.jobs.orders import cancel_job
+@cancel_options
+@pass_invocation(CancelArguments, namespace_option, connection_options)
+def job_cancel(invocation: Invocation, arguments: CancelArguments) -> None:
+    """Delete jobs with their pods; for a gang without a job, its PodGroup and pods.
 
-    _apply_to_each(invocation, arguments, cancel_job)
+    On a terminal the command asks for confirmation; --yes skips the question. In a script it does not ask.
+
+    \b
+    phalanx job cancel train
+    phalanx job cancel podgroup/sweep --yes
+    phalanx job cancel train --dry-run
+    """
+    from phalanx.cli.jobs import orders
+    from phalanx.cli.listing.harmless import harmless
+
+    async def order(client: KubeClient, job: FoundJob) -> str:
+        orders.refuse_owned(job)
+        what = harmless(orders.described(job))
+        if arguments.dry_run:
+            return f"would delete {what}"
+        if not confirmed(what, arguments):
+            return f"{job.entry.target} is not deleted"
+        return await orders.cancel_job(client, job)
+
+    _apply_to_each(invocation, arguments, order)
 
 
 @job.command("wait", short_help="Wait for a state of jobs.")
@@ -322,6 +368,9 @@ def job_wait(invocation: Invocation, arguments: JobWaitArguments) -> None:
     Exit codes: 0 all jobs reached the state, 1 a job ended in another state or was deleted, 124 timeout (as
     timeout(1)).
 
+    \b
+    phalanx job wait train
+    phalanx job wait train --for running --timeout 600
     """
     from phalanx.cli.jobs.target import parse_job
     from phalanx.cli.jobs.wait import wait_for_all
@@ -347,7 +396,13 @@ def job_wait(invocation: Invocation, arguments: JobWaitArguments) -> None:
 )
 @pass_invocation(JobLogsArguments, namespace_option, connection_options)
 def job_logs(invocation: Invocation, arguments: JobLogsArguments) -> None:
-    """Print the logs of all pods of a job, each line prefixed with the pod name."""
+    """Print the logs of all pods of a job, each line prefixed with the pod name.
+
+    \b
+    phalanx job logs train
+    phalanx job logs train --task worker --index 0 -f
+    phalanx job logs train --previous --tail 50
+    """
     from phalanx.cli.jobs.pod_logs import LogPrinter
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.reports.jobs.job_report import JobReader

@@ -8,7 +8,21 @@ from phalanx.cli.columns import columns, fields
 from phalanx.cli.listing.ages import age
 from phalanx.model.gang_names import GANG, PODGROUP
 from phalanx.reports.jobs.entries import JobDescription, JobEntry, PodEntry
-from phalanx.views.gang_state import GangState
+from phalanx.views.gang_state import CODES, GangState
+
+# Phases of PodGroups and native jobs that are neither a state of a gang nor a phase of a Volcano Job.
+_GROUP_PHASES = ("New", "Suspended", "Inqueue", "Unknown", "PreScheduling", "Scheduling", "Scheduled", "Finished")
+
+
+def selected_states(words: Iterable[str]) -> set[str]:
+    """Return the states, codes and phases that --state selects, in lower case. Raises click.UsageError."""
+    from phalanx.cli.listing.known_names import refuse_unknown_words
+    from phalanx.jobs.spec import JobPhase
+
+    known = dict.fromkeys(str(word) for word in (*CODES, *CODES.values(), *JobPhase, *_GROUP_PHASES) if word)
+    spellings = {word.lower() for word in words}
+    refuse_unknown_words("--state", sorted(spellings), {word.lower(): word for word in known if word.isalpha()})
+    return spellings
 
 
 def job_table(jobs: Sequence[JobEntry], now: float, *, wide: bool, namespaces: bool) -> list[str]:

@@ -79,15 +79,18 @@ async def restart_job(client: KubeClient, job: FoundJob) -> str:
     return f"{entry.target} will be restarted: all its pods are recreated"
 
 
-async def cancel_job(client: KubeClient, job: FoundJob) -> str:
-    from phalanx.kube.core_resources import PODS
+def described(job: FoundJob) -> str:
+    """Return a one-line description of the objects that `cancel_job` deletes."""
+    entry, running = job.entry, sum(pod.phase == "Running" for pod in job.pods)
+    name = entry.target if "/" in entry.target else f"{entry.kind}/{entry.target}"
+    return f"{name} in namespace {entry.namespace}, with its {len(job.pods)} pods ({running} running)"
 
+
+def refuse_owned(job: FoundJob) -> None:
+    """Raise click.ClickException for a gang without a job if an owner would recreate it or its pods."""
     entry = job.entry
     if entry.kind != "gang":
-        assert job.resource is not None
-        path = job.resource.path(entry.namespace, entry.name)
-        await client.delete(path, uid=entry.uid, propagation="Background")
-        return f"{entry.target} cancelled: the job and its pods are deleted"
+        return
     if entry.owner:
         raise click.ClickException(
             f"{entry.target} belongs to {entry.owner}, which would recreate it; delete {entry.owner} instead"
@@ -97,6 +100,18 @@ async def cancel_job(client: KubeClient, job: FoundJob) -> str:
         raise click.ClickException(
             f"{entry.target}: its pods belong to {', '.join(owners)}, which recreates them; delete the owner"
         )
+
+
+async def cancel_job(client: KubeClient, job: FoundJob) -> str:
+    from phalanx.kube.core_resources import PODS
+
+    entry = job.entry
+    if entry.kind != "gang":
+        assert job.resource is not None
+        path = job.resource.path(entry.namespace, entry.name)
+        await client.delete(path, uid=entry.uid, propagation="Background")
+        return f"{entry.target} cancelled: the job and its pods are deleted"
+    refuse_owned(job)
     if job.resource is not None:
         await client.delete(job.resource.path(entry.namespace, entry.name), uid=entry.uid)
     await asyncio.gather(*(client.delete(PODS.path(entry.namespace, pod.name), uid=pod.uid) for pod in job.pods))

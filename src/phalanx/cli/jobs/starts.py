@@ -28,6 +28,7 @@ class StartQuestion:
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
         """Return the expected starts (lines or a document) and warnings about unreadable objects."""
         from phalanx.cli.connection import time_limit
+        from phalanx.cli.listing.known_names import refuse_unknown_scope
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.read_promises import read_promises
         from phalanx.reports.snapshot import read_cluster
@@ -44,6 +45,8 @@ class StartQuestion:
             for entry in all_entries
             if self._namespace in (None, entry.namespace) and self._queue in ("", entry.queue)
         ]
+        if not entries:
+            await refuse_unknown_scope(client, self._namespace, (self._queue,) if self._queue else ())
         warnings = [f"cannot read {text}" for text in snapshot.missing] + promises.warnings(now)
         if output == "name":
             return [entry.target for entry in entries], warnings

@@ -99,7 +99,7 @@ class SubmitArguments:
 @click.option(
     "--max-retry", type=click.IntRange(min=0), help="Number of restarts after which the job fails.  [default: 3]"
 )
-@click.option("--queue", default="", help="Queue of objects without queue. Default: the queue `default`.")
+@click.option("-q", "--queue", default="", help="Queue of objects without queue. Default: the queue `default`.")
 @click.option(
     "--priority", "priority_class", default="", metavar="CLASS", help="PriorityClass of objects without one."
 )
@@ -262,12 +262,14 @@ async def create_all(
     client: KubeClient, documents: list[Json], namespace: str, *, quiet: bool = False
 ) -> list[Json]:
     """Create the submitted objects in order and return them. An error names the objects created before it."""
+    from phalanx.cli.jobs.manifest_checks import refuse_unknown_names
     from phalanx.kube.discovery import discover
     from phalanx.kube.errors import ApiError, ConnectionLost
 
     served = await discover(client)
     paths = [_collection(served, document, namespace) for document in documents]
-    await _refuse_queues(client, documents)
+    namespaces = {path.partition("/namespaces/")[2].partition("/")[0] for path in paths} - {""}
+    await refuse_unknown_names(client, documents, sorted(namespaces))
     created: list[Json] = []
     for path, document in zip(paths, documents, strict=True):
         try:
@@ -307,34 +309,6 @@ def unknown_kind(api_version: str, kind: str, other_versions: bool = False) -> s
     if ".volcano.sh/" in api_version:
         return f"{text}; install it with: phalanx install"
     return f"{text}; install its operator"
-
-
-async def _refuse_queues(client: KubeClient, documents: list[Json]) -> None:
-    """Raise an error for jobs whose queue is missing, closed or has children: these jobs would wait forever.
-
-    Otherwise only a webhook would reject them, and the cluster can run without one. If queues are not readable,
-    nothing is checked. Raises click.ClickException.
-    """
-    from phalanx.admission.context import QueueCatalog
-    from phalanx.admission.queue_state import refusals_of_queue
-    from phalanx.cli.jobs.manifest_file import VOLCANO_JOB, group_of
-    from phalanx.kube.errors import ApiError
-    from phalanx.reports.jobs.kinds import QUEUES
-
-    jobs = [document for document in documents if (group_of(document), document["kind"]) == (VOLCANO_JOB, "Job")]
-    if not jobs:
-        return
-    try:
-        queues = QueueCatalog((await client.list_all(QUEUES.path()))["items"])
-    except ApiError:
-        return
-    for job in jobs:
-        name = (job.get("spec") or {}).get("queue") or "default"
-        refusals = refusals_of_queue(queues, name, "job")
-        if refusals:
-            known = [queue["metadata"]["name"] for queue in queues.all() if queue["metadata"]["name"] != "root"]
-            advice = f" Known queues: {', '.join(known)}." if queues.get(name) is None and known else ""
-            raise click.ClickException(f"{label(job)}: {' '.join(refusals)}{advice}")
 
 
 def label(document: Json) -> str:

@@ -70,7 +70,11 @@ class VsubArguments:
 @click.option("-S", "--scheduler", envvar="VOLCANO_SCHEDULER_NAME", default="phalanx", show_default=True)
 @pass_invocation(VsubArguments, _kubeconfig)
 def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
-    """Submit a job of one task. For manifests use `phalanx submit FILE`."""
+    """Submit a job of one task. For manifests use `phalanx submit FILE`.
+
+    \b
+    vsub --name train --image busybox --replicas 4 --min 4 --requests cpu=2,memory=1Gi
+    """
     from phalanx.cli.jobs.submit import create_all, refuse_bad_job
 
     document = short_job(
@@ -148,7 +152,12 @@ class VjobsArguments:
 @click.option("--selector", default="", metavar="TEXT", help="Only jobs with this text in their names.")
 @pass_invocation(VjobsArguments, _kubeconfig)
 def vjobs(invocation: Invocation, arguments: VjobsArguments) -> None:
-    """List Volcano Jobs."""
+    """List Volcano Jobs.
+
+    \b
+    vjobs
+    vjobs --all-namespaces --selector train
+    """
     import time
 
     from phalanx.cli.jobs.job_tables import description
@@ -211,7 +220,11 @@ _one_job = combined(click.option("-n", "--name", required=True, help="Name of th
 @click.command("vcancel", context_settings=_HELP)
 @pass_invocation(VolcanoJobArguments, _one_job)
 def vcancel(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
-    """Delete a Volcano Job."""
+    """Delete a Volcano Job.
+
+    \b
+    vcancel --name train
+    """
     from phalanx.cli.jobs.orders import cancel_job
 
     _apply(invocation, arguments, cancel_job)
@@ -221,7 +234,11 @@ def vcancel(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
 @click.command("vsuspend", context_settings=_HELP)
 @pass_invocation(VolcanoJobArguments, _one_job)
 def vsuspend(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
-    """Suspend a Volcano Job: its pods are deleted, the job is kept."""
+    """Suspend a Volcano Job: its pods are deleted, the job is kept.
+
+    \b
+    vsuspend --name train
+    """
     from phalanx.cli.jobs.orders import suspend_job
 
     click.echo(_apply(invocation, arguments, suspend_job))
@@ -230,7 +247,11 @@ def vsuspend(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
 @click.command("vresume", context_settings=_HELP)
 @pass_invocation(VolcanoJobArguments, _one_job)
 def vresume(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
-    """Resume a suspended Volcano Job."""
+    """Resume a suspended Volcano Job.
+
+    \b
+    vresume --name train
+    """
     from phalanx.cli.jobs.orders import resume_job
 
     click.echo(_apply(invocation, arguments, resume_job))
@@ -258,7 +279,12 @@ class VqueuesArguments:
 @click.option("-n", "--name", default="", help="Only this queue.")
 @pass_invocation(VqueuesArguments, _kubeconfig)
 def vqueues(invocation: Invocation, arguments: VqueuesArguments) -> None:
-    """List Volcano queues with the number of their PodGroups in each phase."""
+    """List Volcano queues with the number of their PodGroups in each phase.
+
+    \b
+    vqueues
+    vqueues --name research
+    """
     from phalanx.reports.jobs.kinds import QUEUES
     from phalanx.reports.jobs.read_documents import mapping
 
@@ -313,6 +339,10 @@ def shell_commands(arguments: ShellCommandsArguments) -> None:
     """Link short commands to this program, which acts by the name under which it is called.
 
     Existing files with these names, such as Volcano's own commands, are not replaced.
+
+    \b
+    phalanx shell-commands
+    phalanx shell-commands --set slurm --install ~/bin
     """
     import shutil
     import sys

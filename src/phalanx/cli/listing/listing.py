@@ -74,10 +74,18 @@ def show(
     The list is read again when an object of the kinds `watched(client)` changes, else every `interval` seconds.
     """
 
+    async def first(client: KubeClient) -> Found[E]:
+        found = await read(client)
+        if not found.entries:
+            from phalanx.cli.listing.known_names import refuse_unknown_scope
+
+            await refuse_unknown_scope(client, options.scope, options.selected_queues)
+        return found
+
     async def work(client: KubeClient) -> None:
         printer = _Printer(listing, options, client.namespace)
         if not options.watch:
-            printer.first(await read(client))
+            printer.first(await first(client))
             return
         kinds = await watched(client) if watched is not None else ()
         namespace = None if options.scope is None else options.scope or client.namespace
@@ -85,7 +93,7 @@ def show(
             await print_changes(client, printer, changes)
 
     async def print_changes(client: KubeClient, printer: _Printer[E], changes: ChangeWatch) -> None:
-        printer.first(await read(client))
+        printer.first(await first(client))
         while True:
             await (changes.changes(options.interval) if watched is not None else asyncio.sleep(options.interval))
             with survived_outage(printer.complain):

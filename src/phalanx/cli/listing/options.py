@@ -46,6 +46,11 @@ class ListArguments:
         """Namespace of the listed objects; None for all, "" for that of the kubeconfig's context."""
         return ""
 
+    @property
+    def selected_queues(self) -> tuple[str, ...]:
+        """Queues that the list is limited to; empty for all."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class NamespacedListArguments(ListArguments):

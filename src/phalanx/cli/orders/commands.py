@@ -3,7 +3,6 @@ owners."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.completion import gangs, names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.orders.confirmation import CancelArguments, cancel_options, confirmed, on_terminal
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -24,14 +24,6 @@ Order = Callable[["KubeClient", "Target"], Awaitable[str]]
 _names = click.argument(
     "names", metavar="[KIND/]NAME...", nargs=-1, required=True, shell_complete=names_from(gangs)
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CancelArguments(TargetsArguments):
-    """Arguments of `phalanx cancel`."""
-
-    yes: bool
-    dry_run: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +100,7 @@ def release(invocation: Invocation, arguments: TargetsArguments) -> None:
 
 @click.command("cancel", short_help="Delete gangs with their pods and their owner.")
 @_names
-@click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
-@click.option("--dry-run", is_flag=True, help="Print the objects that would be deleted; delete nothing.")
+@cancel_options
 @pass_invocation(CancelArguments, namespace_option, connection_options)
 def cancel(invocation: Invocation, arguments: CancelArguments) -> None:
     """Delete gangs with their pods and the top-level owner that would recreate the pods.
@@ -124,14 +115,14 @@ def cancel(invocation: Invocation, arguments: CancelArguments) -> None:
     from phalanx.cli.listing.harmless import harmless
     from phalanx.orders import cancelling
 
-    if not arguments.yes and not arguments.dry_run and not sys.stdin.isatty():
+    if not arguments.yes and not arguments.dry_run and not on_terminal():
         raise click.UsageError("cannot ask for confirmation: stdin is not a terminal; add --yes")
 
     async def order(client: KubeClient, target: Target) -> str:
         cancelling.refuse_foreign_members(target)
         if arguments.dry_run:
             return f"would delete {cancelling.described(target)}"
-        if not arguments.yes and not click.confirm(f"Delete {harmless(cancelling.described(target))}?", err=True):
+        if not confirmed(harmless(cancelling.described(target)), arguments):
             return f"{target.title} is not deleted"
         return await cancelling.cancel(client, target)
 

@@ -12,7 +12,7 @@ import click
 from phalanx.cli.accounts.history import database_option
 from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.connection import (
-    kubeconfig_option,
+    connection_options,
     lease_namespace_option,
     policy_file_option,
     scheduler_names_option,
@@ -50,7 +50,7 @@ class AccountingRunArguments(LogArguments):
 
 
 @accounting.command()
-@kubeconfig_option
+@connection_options
 @database_option
 @click.option(
     "--keep",
@@ -72,6 +72,10 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
     The process only reads the cluster. It creates or upgrades the database tables. After downtime it
     reconstructs the missed period from timestamps; the rest is marked as an estimate. It prints one line on
     stdout once all current gangs are recorded.
+
+    \b
+    phalanx accounting run
+    phalanx accounting run --database postgresql://phalanx@db/accounts
     """
     from phalanx.accounting.database import Database, DatabaseError
     from phalanx.accounting.location import default_location
@@ -133,6 +137,10 @@ def prune(arguments: PruneArguments) -> None:
     """Remove records that are older than an age.
 
     Running gangs are kept. Reports of whole days need only the daily sums; reports of parts of days need the runs.
+
+    \b
+    phalanx accounting prune --older-than 90d
+    phalanx accounting prune --older-than 90d --usage-older-than 520w
     """
     from phalanx.accounting.retention import prune as prune_accounts
 
@@ -165,6 +173,10 @@ def erase(arguments: EraseArguments) -> None:
     A pseudonym keeps the usage of queues. The names of the user's runs and pods are removed too, because they
     often contain the user's name. With --delete, reports of the past show less usage. Running gangs are not
     changed: repeat the command after they have ended.
+
+    \b
+    phalanx accounting erase alice
+    phalanx accounting erase alice --delete --yes
     """
     from phalanx.accounting.retention import delete_user, pseudonymise
 

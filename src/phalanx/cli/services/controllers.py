@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import (
@@ -30,7 +30,7 @@ class ControllersArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @served_names_option(
     "Scheduler of suspended jobs that a queue can start; the first is set as spec.schedulerName of pods whose job "
     "has none. Repeatable."
@@ -44,6 +44,10 @@ def controllers(invocation: Invocation, arguments: ControllersArguments) -> None
 
     They create the pods of Volcano Jobs, restart them by the job policies, and delete them at the end. One line on
     stdout reports when all controllers are ready. Do not run them beside Volcano's controller manager.
+
+    \b
+    phalanx controllers --kubeconfig kubeconfig
+    phalanx controllers --leader-elect
     """
     from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.controllers.registry import all_controllers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, scheduler_options
+from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments
 
@@ -112,7 +112,7 @@ class DashboardArguments(LogArguments):
     help="Database of `phalanx accounting run`, for shares over weeks (read-only).",
 )
 @scheduler_options("are shown")
-@kubeconfig_option
+@connection_options
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

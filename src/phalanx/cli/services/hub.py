@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import fixed_scheduler_names_option, kubeconfig_option, policy_file_option
+from phalanx.cli.connection import connection_options, fixed_scheduler_names_option, policy_file_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import leader_elect_option
@@ -33,7 +33,7 @@ class HubArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @click.option(
     "--namespace",
     default="phalanx-system",
@@ -79,6 +79,10 @@ def hub(invocation: Invocation, arguments: HubArguments) -> None:
 
     With --karmada it is a scheduler at Karmada's API server: it selects the cluster that starts a job first, and
     Karmada dispatches the job (docs/karmada.md).
+
+    \b
+    phalanx hub --kubeconfig hub.kubeconfig
+    phalanx hub --leader-elect --patience 60
     """
     from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.daemon.policy_file import read_policy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import (
@@ -83,7 +83,7 @@ class SchedulerArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @served_names_option("Schedule pods with this spec.schedulerName; repeatable.")
 @click.option(
     "--config",
@@ -147,6 +147,10 @@ def scheduler(invocation: Invocation, arguments: SchedulerArguments) -> None:
 
     One line on stdout reports when the scheduler is ready. An invalid policy file stops the start, with all errors
     listed. While the scheduler runs, an invalid change is reported and the previous policy stays active.
+
+    \b
+    phalanx scheduler --kubeconfig kubeconfig
+    phalanx scheduler --leader-elect --metrics-address 0.0.0.0:9090 --config policy.yaml
     """
     from phalanx.cli.services.service_run import run_leading
     from phalanx.daemon.garbage_collection import until_ready

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import served_names_option
@@ -36,7 +36,7 @@ class WebhookArguments(LogArguments):
 
 
 @click.command()
-@kubeconfig_option
+@connection_options
 @click.option(
     "--listen", default="0.0.0.0:8443", show_default=True, metavar="HOST:PORT", help="Listen address for HTTPS."
 )
@@ -110,6 +110,11 @@ def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
     The webhook creates and renews its certificates, and registers itself under the name phalanx-webhook. It
     prints one line when it is registered. Several replicas can run; they share the Secret. Before you uninstall
     it, run it with --remove.
+
+    \b
+    phalanx webhook --service phalanx-system/phalanx-webhook
+    phalanx webhook --listen 127.0.0.1:8443 --url https://127.0.0.1:8443
+    phalanx webhook --remove
     """
     from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
     from phalanx.cli.services.service_run import run_announced

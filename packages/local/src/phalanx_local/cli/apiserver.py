@@ -104,6 +104,10 @@ def apiserver(arguments: ApiserverArguments) -> None:
 
     Roles and bindings (RBAC) decide the rights of users; the administrator has all rights. The server prints one
     line on standard output when it is ready.
+
+    \b
+    phalanx apiserver --kubeconfig-out kubeconfig
+    phalanx apiserver --port 6443 --kubeconfig-out kubeconfig --data objects.db
     """
     import asyncio
     import logging

@@ -147,6 +147,10 @@ def node_agent(arguments: NodeAgentArguments) -> None:
     With --nodes the agent registers the nodes of the file. Without it, the agent adopts nodes with the label or
     annotation phalanx.dev/fake: "true" (--all-nodes: every node). Annotations of a pod define its simulated run:
     phalanx.dev/run-seconds, exit-code, start-seconds, terminate-seconds, log.
+
+    \b
+    phalanx node-agent --kubeconfig kubeconfig --nodes nodes.yaml
+    phalanx node-agent --all-nodes --run-seconds 30
     """
     import asyncio
 

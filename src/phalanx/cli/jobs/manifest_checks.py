@@ -1,0 +1,90 @@
+"""Checks of submitted objects against the cluster before the first of them is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.jobs.manifest_file import QUEUE_ANNOTATION, VOLCANO_JOB, Json, group_of
+from phalanx.cli.listing import known_names
+
+if TYPE_CHECKING:
+    from phalanx.kube.client import KubeClient
+
+
+async def refuse_unknown_names(client: KubeClient, documents: list[Json], namespaces: Iterable[str]) -> None:
+    """Raise click.ClickException for a namespace, PriorityClass or queue that neither exists nor is submitted.
+
+    Only a webhook would reject such jobs, and the cluster can run without one: these jobs would wait forever.
+    """
+    from phalanx.jobs.suspended import QUEUE_LABEL
+
+    submitted = {(document["kind"], document["metadata"].get("name")) for document in documents}
+
+    def missing(kind: str, names: Iterable[str]) -> list[str]:
+        return [name for name in dict.fromkeys(names) if (kind, name) not in submitted]
+
+    for namespace in missing("Namespace", namespaces):
+        await known_names.refuse_unknown_namespace(client, namespace)
+    classes = (name for document in documents for name in _values(document, "priorityClassName"))
+    await known_names.refuse_unknown_classes(client, missing("PriorityClass", classes))
+    jobs = [document for document in documents if (group_of(document), document["kind"]) == (VOLCANO_JOB, "Job")]
+    await _refuse_queues(client, [job for job in jobs if ("Queue", _queue_of(job)) not in submitted])
+    queues = (
+        name
+        for document in documents
+        for name in (*_values(document, QUEUE_ANNOTATION), *_values(document, QUEUE_LABEL), *_queues_of(document))
+    )
+    await known_names.refuse_unknown_queues(client, missing("Queue", queues))
+
+
+def _values(document: Json, key: str) -> Iterator[str]:
+    """Yield the texts under `key` anywhere in a document."""
+    nodes: list[Any] = [document]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            if isinstance(name := node.get(key), str) and name:
+                yield name
+            nodes.extend(node.values())
+        elif isinstance(node, list):
+            nodes.extend(node)
+
+
+def _queue_of(job: Json) -> str:
+    return (job.get("spec") or {}).get("queue") or "default"
+
+
+def _queues_of(document: Json) -> list[str]:
+    """Return the queue that the spec of a PodGroup names."""
+    spec = document.get("spec")
+    queue = spec.get("queue") if document["kind"] == "PodGroup" and isinstance(spec, dict) else None
+    return [queue] if isinstance(queue, str) and queue else []
+
+
+async def _refuse_queues(client: KubeClient, jobs: list[Json]) -> None:
+    """Raise click.ClickException for a Volcano Job whose queue is missing, closed or has children.
+
+    If queues are not readable, nothing is checked.
+    """
+    from phalanx.admission.context import QueueCatalog
+    from phalanx.admission.queue_state import refusals_of_queue
+    from phalanx.cli.jobs.submit import label
+    from phalanx.kube.errors import ApiError
+    from phalanx.reports.jobs.kinds import QUEUES
+
+    if not jobs:
+        return
+    try:
+        queues = QueueCatalog((await client.list_all(QUEUES.path()))["items"])
+    except ApiError:
+        return
+    for job in jobs:
+        name = _queue_of(job)
+        refusals = refusals_of_queue(queues, name, "job")
+        if refusals:
+            known = [queue["metadata"]["name"] for queue in queues.all() if queue["metadata"]["name"] != "root"]
+            advice = f" Known queues: {', '.join(known)}." if queues.get(name) is None and known else ""
+            raise click.ClickException(f"{label(job)}: {' '.join(refusals)}{advice}")

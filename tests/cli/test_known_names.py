@@ -1,0 +1,121 @@
+"""Names on the command line that do not exist: each error lists the known names."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+import click.testing
+import pytest
+
+from phalanx.cli.jobs.manifest_checks import refuse_unknown_names
+from phalanx.cli.listing.known_names import known_names, refuse_unknown_scope
+from phalanx.cli.main import cli
+from phalanx.kube.errors import ApiError
+
+OBJECTS = {
+    "/api/v1/namespaces": ("default", "team-a"),
+    "/apis/scheduling.volcano.sh/v1beta1/queues": ("default", "research"),
+    "/apis/scheduling.k8s.io/v1/priorityclasses": ("high",),
+}
+
+
+def run(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli, arguments)
+
+
+class Cluster:
+    """Client that lists named objects; the paths in `forbidden` answer 403."""
+
+    def __init__(self, *forbidden: str) -> None:
+        self._forbidden = forbidden
+
+    async def list_all(self, path: str) -> dict[str, Any]:
+        if path in self._forbidden:
+            raise ApiError(403, "Forbidden", "forbidden")
+        items = [{"metadata": {"name": name}, "status": {"state": "Open"}} for name in OBJECTS[path]]
+        return {"items": items}
+
+
+def vcjob(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a"}, "spec": spec}
+
+
+def submitted(*documents: dict[str, Any], namespace: str = "default", forbidden: tuple[str, ...] = ()) -> str:
+    """Return the error of the checks, "" if they pass."""
+    client: Any = Cluster(*forbidden)
+    try:
+        asyncio.run(refuse_unknown_names(client, list(documents), [namespace]))
+    except click.ClickException as error:
+        return error.message
+    return ""
+
+
+def test_submit_refuses_an_unknown_namespace_priority_class_and_queue_with_the_known_names() -> None:
+    assert submitted(vcjob(), namespace="nosuch") == 'no namespace "nosuch"; expected one of default, team-a'
+    assert submitted(vcjob(priorityClassName="nosuch")) == 'no PriorityClass "nosuch"; expected one of high'
+    assert "Known queues: default, research." in submitted(vcjob(queue="nosuch"))
+    assert submitted(vcjob(priorityClassName="high", queue="research")) == ""
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"metadata": {"name": "a", "labels": {"phalanx.dev/queue": "nosuch"}}},
+        {
+            "metadata": {"name": "a"},
+            "spec": {"template": {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "nosuch"}}}},
+        },
+    ],
+    ids=["label", "annotation-of-template"],
+)
+def test_submit_refuses_a_native_job_in_an_unknown_queue(job: dict[str, Any]) -> None:
+    document = {"apiVersion": "batch/v1", "kind": "Job", **job}
+    assert submitted(document) == 'no queue "nosuch"; expected one of default, research'
+
+
+def test_submit_refuses_the_unknown_priority_class_of_a_pod_template() -> None:
+    template = {"spec": {"priorityClassName": "nosuch", "containers": []}}
+    assert 'no PriorityClass "nosuch"' in submitted(vcjob(tasks=[{"name": "w", "template": template}]))
+
+
+def test_submit_accepts_names_of_objects_in_the_same_file_and_built_in_classes() -> None:
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "new"}}
+    level = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "top"}}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}}
+    assert submitted(queue, level, space, vcjob(queue="new", priorityClassName="top"), namespace="team-b") == ""
+    assert submitted(vcjob(priorityClassName="system-node-critical")) == ""
+
+
+def test_submit_does_not_check_names_that_the_user_cannot_list() -> None:
+    job = vcjob(queue="nosuch", priorityClassName="nosuch")
+    assert submitted(job, namespace="nosuch", forbidden=tuple(OBJECTS)) == ""
+
+
+def test_an_empty_list_names_the_known_namespaces_and_queues() -> None:
+    client: Any = Cluster()
+    with pytest.raises(click.ClickException, match='no namespace "nosuch"; expected one of default, team-a'):
+        asyncio.run(refuse_unknown_scope(client, "nosuch"))
+    with pytest.raises(click.ClickException, match='no queue "nosuch"; expected one of default, research'):
+        asyncio.run(refuse_unknown_scope(client, None, ["research", "nosuch"]))
+    asyncio.run(refuse_unknown_scope(client, "", []))
+
+
+def test_known_names_are_sorted_and_at_most_twenty() -> None:
+    assert known_names({f"q{number:02}" for number in range(22)}).endswith("q18, q19 and 2 more")
+    assert known_names(()) == "there are none"
+
+
+def test_job_list_refuses_an_unknown_state_with_the_known_states() -> None:
+    refused = run("job", "list", "--state", "banana")
+    assert refused.exit_code == 2
+    assert 'unknown --state "banana"; expected one of Pending, Gated' in refused.output
+
+
+@pytest.mark.parametrize("command", [["job", "list"], ["reservations"]])
+def test_lists_refuse_an_unknown_kind_with_the_known_kinds(command: list[str]) -> None:
+    refused = run(*command, "--kind", "banana")
+    assert refused.exit_code == 2
+    assert "banana" in refused.output
+    assert "is not one of" in refused.output
