@@ -71,7 +71,8 @@ class VsubArguments:
 @pass_invocation(VsubArguments, _kubeconfig)
 def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
     """Submit a job of one task. For manifests use `phalanx submit FILE`."""
-    from phalanx.cli.jobs.submit import create_all, refuse_bad_job
+    from phalanx.cli.jobs.order_errors import shown_errors
+    from phalanx.orders.submission.creation import create_all, refuse_bad_job
 
     document = short_job(
         name=arguments.name,
@@ -83,12 +84,13 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
         limits=arguments.limits,
         scheduler=arguments.scheduler,
     )
-    refuse_bad_job(document)
 
     async def work(client: KubeClient) -> None:
-        await create_all(client, [document], arguments.namespace or client.namespace, quiet=True)
+        await create_all(client, [document], arguments.namespace or client.namespace)
 
-    invocation.run(work)
+    with shown_errors():
+        refuse_bad_job(document)
+        invocation.run(work)
     click.echo(f"run job {arguments.name} successfully")
 
 
