@@ -37,6 +37,7 @@ LAYERS = {
     "accounting": 7,
     "hub": 8,
     "orders": 8,
+    "sdk": 9,
     "demo": 9,
     "dashboard": 9,
     "testing": 10,
@@ -231,7 +232,9 @@ def test_cycle_of_the_scheduler_is_read_at_one_glance() -> None:
 
 
 # Reasons why two classes of one distribution have one name.
-SHARED_CLASS_NAMES: dict[str, str] = {}
+SHARED_CLASS_NAMES: dict[str, str] = {
+    "Job": "the job of the SDK has the name that users expect; the other is the spec of a Volcano Job",
+}
 
 
 @pytest.mark.parametrize("root", [SOURCE, LOCAL], ids=["phalanx", "phalanx_local"])

@@ -11,9 +11,9 @@ from phalanx.cli.jobs.job_tables import job_table, next_steps
 from phalanx.cli.jobs.selector import matches, parse_selector
 from phalanx.cli.jobs.target import parse_job
 from phalanx.cli.jobs.volcano_commands import short_job, volcano_job_lines
-from phalanx.cli.jobs.wait import ENDED_OTHERWISE, REACHED, outcome
 from phalanx.cli.listing.ages import age
 from phalanx.dialects.options import DialectOptions
+from phalanx.orders.job_wait import ENDED_OTHERWISE, REACHED, outcome
 from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
 from phalanx.reports.jobs.job_report import found_job

@@ -9,10 +9,12 @@ import click
 import click.testing
 import pytest
 
-from phalanx.cli.jobs.manifest_checks import refuse_unknown_names
-from phalanx.cli.listing.known_names import known_names, refuse_unknown_scope
+from phalanx.cli.listing.known_names import refuse_unknown_scope
 from phalanx.cli.main import cli
 from phalanx.kube.errors import ApiError
+from phalanx.orders.errors import OrderError
+from phalanx.orders.known_names import known_names
+from phalanx.orders.submission.known_references import refuse_unknown_names
 
 OBJECTS = {
     "/api/v1/namespaces": ("default", "team-a"),
@@ -47,7 +49,7 @@ def submitted(*documents: dict[str, Any], namespace: str = "default", forbidden:
     client: Any = Cluster(*forbidden)
     try:
         asyncio.run(refuse_unknown_names(client, list(documents), [namespace]))
-    except click.ClickException as error:
+    except OrderError as error:
         return error.message
     return ""
 

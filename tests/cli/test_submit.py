@@ -118,7 +118,10 @@ def test_volcanos_webhook_takes_every_job_of_flags_and_fills_in_nothing_that_cha
     [
         (["--name", "a"], "--name requires --image"),
         ([], "set either one FILE, or --name and --image"),
-        (["--name", "a", "--image", "x", "--min", "3"], "--min 3 must be between 1 and 1"),
+        (
+            ["--name", "a", "--image", "x", "--min", "3"],
+            "invalid --min 3: must be between 1 and 1, the number of replicas",
+        ),
         (["--name", "a", "--image", "x", "--min", "1", "--gang"], "--min excludes --gang and --no-gang"),
         (["--name", "a", "--image", "x", "--memory", "4 GB"], "invalid --memory '4 GB'; write an amount such as"),
         (["--name", "a", "--image", "x", "--cpu", "-1"], "invalid --cpu '-1': must not be negative"),
@@ -128,7 +131,10 @@ def test_volcanos_webhook_takes_every_job_of_flags_and_fills_in_nothing_that_cha
         ),
         (["--name", "A_b", "--image", "x"], "--name 'A_b': a lowercase RFC 1123 subdomain"),
         (["--name", "a", "--image", "x", "--env", "A"], "invalid --env 'A'; write NAME=VALUE"),
-        (["--name", "a", "--image", "x", "--framework", "mpi"], "--framework mpi needs at least --replicas 2"),
+        (
+            ["--name", "a", "--image", "x", "--framework", "mpi"],
+            "invalid --framework mpi: needs at least 2 replicas",
+        ),
         (["job.yaml", "--replicas", "2"], "--replicas excludes FILE"),
         (["--name", "a", "--image", "x", "--framework", "ray", "--replicas", "2", "--", "x"], "without a command"),
     ],

@@ -17,3 +17,16 @@ class NotFoundError(OrderError):
 
 class BadNameError(OrderError):
     """Refusal because the given name is invalid, or its kind is unknown."""
+
+
+class InvalidRequestError(OrderError):
+    """Refusal because a field of a job request is invalid: `field` names it, `value` is the given value.
+
+    `problem` continues a sentence that begins with the field and its value.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        super().__init__(f"invalid {field} {value}{problem}")
+        self.field = field
+        self.value = value
+        self.problem = problem

@@ -78,15 +78,21 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
     read_policy = invocation.policy_reader()
 
     async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
-        from phalanx.cli.explanation.verdict import read_verdict
+        from phalanx.reports.verdict_report import NoSuchTargetError, read_verdict
 
         namespace = arguments.namespace or client.namespace
         dispatch = await dispatch_of(client, namespace, name) if kind in ("gang", "") else None
         if dispatch is not None:
             return dispatch_answer(dispatch)
-        return await read_verdict(
-            client, *await read_policy(client), invocation.lease_namespace, (namespace, kind, name)
-        )
+        policy, names = await read_policy(client)
+        target = (namespace, kind, name)
+        try:
+            return await read_verdict(client, policy, names, invocation.lease_namespace, target, warn=warn)
+        except NoSuchTargetError as error:
+            raise click.ClickException(error.message) from error
+
+    def warn(warning: str) -> None:
+        click.echo(f"warning: {warning}", err=True)
 
     answer = invocation.run(work)
     # For a dispatched gang the answer is a document of the hub.

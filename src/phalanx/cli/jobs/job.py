@@ -13,7 +13,6 @@ import click
 from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
-from phalanx.cli.jobs.pod_logs import PodLogArguments
 from phalanx.cli.orders.confirmation import CancelArguments, cancel_options, confirmed
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from phalanx.orders.target import Target
     from phalanx.reports.jobs.entries import JobEntry
     from phalanx.reports.jobs.job_report import FoundJob
+    from phalanx.reports.jobs.pod_logs import LogSelection
 
 _SHORTEST = 0.5
 _KINDS = ("vcjob", "job", "jobset", "gang")
@@ -59,8 +59,31 @@ class JobWaitArguments(TargetsArguments):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobLogsArguments(JobArguments, PodLogArguments):
-    """Arguments of `phalanx job logs`."""
+class JobLogsArguments(JobArguments):
+    """Arguments of `phalanx job logs`; `prefix` None means: with several pods."""
+
+    task: str | None
+    index: int | None
+    container: str | None
+    follow: bool
+    tail: int | None
+    previous: bool
+    timestamps: bool
+    prefix: bool | None
+
+    @property
+    def selection(self) -> LogSelection:
+        from phalanx.reports.jobs.pod_logs import LogSelection
+
+        return LogSelection(
+            task=self.task,
+            index=self.index,
+            container=self.container,
+            follow=self.follow,
+            tail=self.tail,
+            previous=self.previous,
+            timestamps=self.timestamps,
+        )
 
 
 @click.group()
@@ -403,15 +426,21 @@ def job_logs(invocation: Invocation, arguments: JobLogsArguments) -> None:
     phalanx job logs train --task worker --index 0 -f
     phalanx job logs train --previous --tail 50
     """
-    from phalanx.cli.jobs.pod_logs import LogPrinter
+    from phalanx.cli.jobs.log_lines import LogPrinter
     from phalanx.cli.jobs.target import find_job, parse_job
     from phalanx.reports.jobs.job_report import JobReader
+    from phalanx.reports.jobs.pod_logs import LogReader, NoPodsError
 
     kind, name = parse_job(arguments.name)
 
     async def work(client: KubeClient) -> None:
         reader = JobReader(client)
         job = await find_job(reader, kind, name, arguments.namespace or client.namespace)
-        await LogPrinter(client, reader, job, arguments).run()
+        several = job.entry.total > 1 and arguments.index is None
+        printer = LogPrinter(prefix=several if arguments.prefix is None else arguments.prefix)
+        try:
+            await LogReader(client, reader, job, arguments.selection, printer.line, printer.unreadable).run()
+        except NoPodsError as error:
+            raise click.ClickException(error.message) from error
 
     invocation.run(work)

@@ -10,11 +10,11 @@ import click
 
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.invocation import Invocation, pass_invocation
-from phalanx.cli.jobs.job_builder import FRAMEWORKS, GPU, RESTARTS, JobRequest, build_job
+from phalanx.cli.jobs.order_errors import shown_errors
+from phalanx.orders.submission.job_request import FRAMEWORKS, GPU, RESTARTS, JobRequest, build_job
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
-    from phalanx.kube.discovery import Discovery
 
 Json = dict[str, Any]
 
@@ -131,21 +131,30 @@ def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
     phalanx submit job.yaml --queue research --wait
     phalanx submit --name train --image torch --replicas 4 --dry-run
     """
-    documents = _from_file(arguments) if arguments.name is None else _from_flags(arguments, arguments.name)
-    for document in documents:
-        refuse_bad_job(document)
+    from phalanx.orders.submission.creation import create_all, job_reference, refuse_bad_job
+    from phalanx.orders.submission.manifests import label
+
+    with shown_errors():
+        documents = _from_file(arguments) if arguments.name is None else _from_flags(arguments, arguments.name)
+        for document in documents:
+            refuse_bad_job(document)
     if arguments.dry_run:
         _print(documents, arguments.output or "yaml")
         return
 
     async def work(client: KubeClient) -> list[Json]:
         namespace = arguments.namespace or client.namespace
-        return await create_all(client, documents, namespace, quiet=arguments.output is not None)
+        return await create_all(client, documents, namespace, announce)
 
-    created = invocation.run(work)
+    def announce(document: Json) -> None:
+        if arguments.output is None:
+            click.echo(f"{label(document)} created")
+
+    with shown_errors():
+        created = invocation.run(work)
     if arguments.output is not None:
         _print(created, arguments.output)
-    jobs = [job for document in created if (job := _reference(document)) is not None]
+    jobs = [job for document in created if (job := job_reference(document)) is not None]
     if arguments.wait:
         if not jobs:
             raise click.UsageError("--wait needs a job or PodGroup among the created objects")
@@ -158,6 +167,7 @@ def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
 
 def _from_flags(arguments: SubmitArguments, name: str) -> list[Json]:
     from phalanx.admission.names import subdomain_faults
+    from phalanx.orders.submission.creation import amounts
 
     if not arguments.image:
         raise click.UsageError("--name requires --image")
@@ -190,7 +200,7 @@ def _from_flags(arguments: SubmitArguments, name: str) -> list[Json]:
 
 
 def _from_file(arguments: SubmitArguments) -> list[Json]:
-    from phalanx.cli.jobs.manifest_file import fill_in, read_manifests
+    from phalanx.orders.submission.manifests import fill_in, read_manifests
 
     if len(arguments.words) != 1:
         raise click.UsageError("set either one FILE, or --name and --image")
@@ -211,29 +221,6 @@ def _from_file(arguments: SubmitArguments) -> list[Json]:
     return documents
 
 
-def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, str]:
-    """Return the requests of a pod from --cpu, --memory and --gpu. Raises click.UsageError for an invalid
-    amount."""
-    from phalanx.model.text.quantity import QuantityError, parse_quantity
-
-    resource, _, count = (gpu or "").rpartition("=")
-    options = {"cpu": ("--cpu", cpu), "memory": ("--memory", memory), resource or GPU: ("--gpu", gpu and count)}
-    requests = {}
-    for name, (flag, amount) in options.items():
-        if not amount:
-            continue
-        try:
-            thousandths = parse_quantity(amount, 1000)
-        except QuantityError as error:
-            raise click.UsageError(f"invalid {flag} {amount!r}; write an amount such as 1, 500m or 4Gi") from error
-        if thousandths < 0:
-            raise click.UsageError(f"invalid {flag} {amount!r}: must not be negative")
-        if "/" in name and thousandths % 1000:
-            raise click.UsageError(f"invalid {flag} {amount!r}: {name} must be a whole number")
-        requests[name] = amount
-    return requests
-
-
 def pairs(stated: Sequence[str], flag: str) -> dict[str, str]:
     """Parse NAME=VALUE texts of a flag. Raises click.UsageError."""
     values = {}
@@ -243,89 +230,6 @@ def pairs(stated: Sequence[str], flag: str) -> dict[str, str]:
             raise click.UsageError(f"invalid {flag} {text!r}; write NAME=VALUE")
         values[name] = value
     return values
-
-
-def refuse_bad_job(document: Json) -> None:
-    """Validate a job by the webhook's rules before anything is created. Raises click.ClickException."""
-    from phalanx.admission.context import AdmissionContext
-    from phalanx.admission.jobs import validate
-    from phalanx.cli.jobs.manifest_file import VOLCANO_JOB, group_of
-
-    if (group_of(document), document["kind"]) != (VOLCANO_JOB, "Job"):
-        return
-    refusals = validate(document, None, AdmissionContext())
-    if refusals:
-        raise click.ClickException(f"job {document['metadata'].get('name')!r}: {' '.join(refusals)}")
-
-
-async def create_all(
-    client: KubeClient, documents: list[Json], namespace: str, *, quiet: bool = False
-) -> list[Json]:
-    """Create the submitted objects in order and return them. An error names the objects created before it."""
-    from phalanx.cli.jobs.manifest_checks import refuse_unknown_names
-    from phalanx.kube.discovery import discover
-    from phalanx.kube.errors import ApiError, ConnectionLost
-
-    served = await discover(client)
-    paths = [_collection(served, document, namespace) for document in documents]
-    namespaces = {path.partition("/namespaces/")[2].partition("/")[0] for path in paths} - {""}
-    await refuse_unknown_names(client, documents, sorted(namespaces))
-    created: list[Json] = []
-    for path, document in zip(paths, documents, strict=True):
-        try:
-            created.append(await client.create(path, document))
-        except (ApiError, ConnectionLost) as error:
-            done = ", ".join(label(other) for other in created)
-            more = f" (already created: {done})" if done else ""
-            raise click.ClickException(f"{label(document)} was not created: {_reason(error)}{more}") from error
-        if not quiet:
-            click.echo(f"{label(created[-1])} created")
-    return created
-
-
-def _reason(error: Exception) -> str:
-    status = getattr(error, "status", None)
-    if status == 409:
-        return "the name already exists; choose another name (see phalanx job list)"
-    if status == 404 and "namespaces" in str(error):
-        return f"{getattr(error, 'message', error)}; create the namespace first"
-    return str(getattr(error, "message", error))
-
-
-def _collection(served: Discovery, document: Json, namespace: str) -> str:
-    group, _, version = document["apiVersion"].rpartition("/")
-    kinds = served.find_kind(group, document["kind"])
-    resource = next((kind for kind in kinds if kind.version == version), None)
-    if resource is None:
-        raise click.ClickException(unknown_kind(document["apiVersion"], document["kind"], bool(kinds)))
-    return resource.path(document["metadata"].get("namespace") or namespace if resource.namespaced else None)
-
-
-def unknown_kind(api_version: str, kind: str, other_versions: bool = False) -> str:
-    """Return the message for a submitted kind that the cluster does not have."""
-    text = f"the cluster has no kind {kind} of {api_version}"
-    if other_versions:
-        return f"{text}, but another version; set that version in apiVersion"
-    if ".volcano.sh/" in api_version:
-        return f"{text}; install it with: phalanx install"
-    return f"{text}; install its operator"
-
-
-def label(document: Json) -> str:
-    """Return the name of an object in kubectl's notation: `job.batch.volcano.sh/train`."""
-    from phalanx.cli.jobs.manifest_file import group_of
-
-    group, kind = group_of(document), document["kind"].lower()
-    name = document["metadata"].get("name") or f"{document['metadata'].get('generateName')}…"
-    return f"{f'{kind}.{group}' if group else kind}/{name}"
-
-
-def _reference(document: Json) -> tuple[str, str, str] | None:
-    """Return (kind as in `phalanx job`, namespace, name) of a submitted job; None for other objects."""
-    from phalanx.reports.jobs.kinds import kind_of
-
-    kind = kind_of(document)
-    return (kind, document["metadata"].get("namespace", ""), document["metadata"]["name"]) if kind else None
 
 
 def _print_next_commands(jobs: list[tuple[str, str, str]]) -> None:
@@ -339,6 +243,8 @@ def _print(documents: list[Json], output: str) -> None:
     import json
 
     import yaml
+
+    from phalanx.orders.submission.manifests import label
 
     if output == "name":
         for document in documents:

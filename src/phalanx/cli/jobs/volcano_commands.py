@@ -75,7 +75,8 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
     \b
     vsub --name train --image busybox --replicas 4 --min 4 --requests cpu=2,memory=1Gi
     """
-    from phalanx.cli.jobs.submit import create_all, refuse_bad_job
+    from phalanx.cli.jobs.order_errors import shown_errors
+    from phalanx.orders.submission.creation import create_all, refuse_bad_job
 
     document = short_job(
         name=arguments.name,
@@ -87,12 +88,13 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
         limits=arguments.limits,
         scheduler=arguments.scheduler,
     )
-    refuse_bad_job(document)
 
     async def work(client: KubeClient) -> None:
-        await create_all(client, [document], arguments.namespace or client.namespace, quiet=True)
+        await create_all(client, [document], arguments.namespace or client.namespace)
 
-    invocation.run(work)
+    with shown_errors():
+        refuse_bad_job(document)
+        invocation.run(work)
     click.echo(f"run job {arguments.name} successfully")
 
 

@@ -1,12 +1,11 @@
-"""Checks of names on the command line against the objects of the cluster; each error lists the known names.
+"""Checks of names on the command line that an empty list would hide; each error lists the known names.
 
-Objects that the user cannot list are not checked. A list checks names only if it has no entries, so that an answer
-costs no further request.
+A list checks names only if it has no entries, so that an answer costs no further request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -14,38 +13,15 @@ import click
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
-# Longest list of known names in an error.
-_LISTED = 20
-# The API server creates these PriorityClasses itself.
-_BUILT_IN_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
-
 
 async def refuse_unknown_scope(client: KubeClient, namespace: str | None, queues: Iterable[str] = ()) -> None:
     """Raise click.ClickException if `namespace` ("" or None: not stated) or one of `queues` does not exist."""
-    await refuse_unknown_namespace(client, namespace or "")
-    await refuse_unknown_queues(client, queues)
+    from phalanx.cli.jobs.order_errors import shown_errors
+    from phalanx.orders.known_names import refuse_unknown_namespace, refuse_unknown_queues
 
-
-async def refuse_unknown_namespace(client: KubeClient, namespace: str) -> None:
-    """Raise click.ClickException if `namespace` does not exist; "" is not checked."""
-    from phalanx.kube.core_resources import NAMESPACES
-
-    await _refuse(client, NAMESPACES.path(), "namespace", [namespace] if namespace else [])
-
-
-async def refuse_unknown_queues(client: KubeClient, queues: Iterable[str]) -> None:
-    """Raise click.ClickException if one of the Volcano queues `queues` does not exist."""
-    from phalanx.reports.jobs.kinds import QUEUES
-
-    await _refuse(client, QUEUES.path(), "queue", queues)
-
-
-async def refuse_unknown_classes(client: KubeClient, classes: Iterable[str]) -> None:
-    """Raise click.ClickException if one of the PriorityClasses `classes` does not exist."""
-    from phalanx.kube.core_resources import PRIORITY_CLASSES
-
-    checked = [name for name in classes if name not in _BUILT_IN_CLASSES]
-    await _refuse(client, PRIORITY_CLASSES.path(), "PriorityClass", checked)
+    with shown_errors():
+        await refuse_unknown_namespace(client, namespace or "")
+        await refuse_unknown_queues(client, queues)
 
 
 def refuse_unknown_words(option: str, words: Iterable[str], known: Mapping[str, str]) -> None:
@@ -56,36 +32,3 @@ def refuse_unknown_words(option: str, words: Iterable[str], known: Mapping[str, 
     for word in words:
         if word not in known:
             raise click.UsageError(f'unknown {option} "{word}"; expected one of {", ".join(known.values())}')
-
-
-async def _refuse(client: KubeClient, path: str, kind: str, names: Iterable[str]) -> None:
-    names = list(names)
-    if not names:
-        return
-    known = await _names(client, path)
-    if known is None:
-        return
-    for name in names:
-        if name not in known:
-            raise click.ClickException(f'no {kind} "{name}"; {known_names(known)}')
-
-
-def known_names(known: Collection[str]) -> str:
-    """Return the end of an error about an unknown name: the first of the known names, in order."""
-    if not known:
-        return "there are none"
-    listed = sorted(known)[:_LISTED]
-    rest = len(known) - len(listed)
-    return f"expected one of {', '.join(listed)}{f' and {rest} more' if rest else ''}"
-
-
-async def _names(client: KubeClient, path: str) -> set[str] | None:
-    """Return the names of the objects at `path`; None if the user cannot list them or the kind is not served."""
-    from phalanx.kube.errors import ApiError
-
-    try:
-        return {str(item["metadata"]["name"]) for item in (await client.list_all(path))["items"]}
-    except ApiError as error:
-        if error.status in (403, 404):
-            return None
-        raise

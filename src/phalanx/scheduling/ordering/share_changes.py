@@ -25,6 +25,14 @@ def share_version(session: Session) -> int:
     return pressures.version
 
 
+def search_after_share_changes(session: Session) -> None:
+    """Search again for all unschedulable units if the shares have changed since the last call."""
+    pressures = session.share_pressures
+    if session.queue.waiting_demands() and share_version(session) != pressures.searched_version:
+        session.queue.ask_preemption_for_all()
+        pressures.searched_version = pressures.version
+
+
 def _read_pressures(session: Session) -> Iterator[tuple[tuple[AccountKey, int], SharePressure]]:
     """Yield the pressure on each share that is smaller than the requests of its account."""
     for account in session.ledger.accounts.values():

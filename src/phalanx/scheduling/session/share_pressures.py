@@ -32,6 +32,8 @@ class SharePressures:
 
     def __init__(self) -> None:
         self.version = 0
+        # Version after which all unschedulable units have been searched, or will be in the next cycle.
+        self.searched_version = 0
         self._read_at: tuple[int, int] | None = None
         self._pressures: dict[tuple[AccountKey, int], SharePressure] = {}
 

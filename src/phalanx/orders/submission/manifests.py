@@ -1,4 +1,4 @@
-"""Manifest files of `phalanx submit`: reading, and defaults from command-line flags."""
+"""Manifests of submitted jobs: reading, and defaults for absent fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
+from phalanx.orders.errors import OrderError
 
 Json = dict[str, Any]
 
@@ -29,21 +29,30 @@ _JOB_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def read_manifests(file: str) -> list[Json]:
-    """Return the objects of a YAML or JSON file (`-`: stdin), with lists expanded. Raises click.ClickException."""
+    """Return the objects of a YAML or JSON file (`-`: stdin), with lists expanded. Raises OrderError."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OrderError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_manifests(text, file)
+
+
+def parse_manifests(text: str, origin: str) -> list[Json]:
+    """Return the objects of a YAML or JSON text, with lists expanded; `origin` begins messages. Raises
+    OrderError."""
     import yaml
 
     from phalanx.model.text.yaml_text import decode_yaml_all
 
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
         documents = list(decode_yaml_all(text))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     except yaml.YAMLError as error:
-        raise click.ClickException(f"{file}: invalid YAML: {error}") from error
-    objects = [entry for number, document in enumerate(documents, 1) for entry in _objects(file, number, document)]
+        raise OrderError(f"{origin}: invalid YAML: {error}") from error
+    objects = [
+        entry for number, document in enumerate(documents, 1) for entry in _objects(origin, number, document)
+    ]
     if not objects:
-        raise click.ClickException(f"{file}: no objects found")
+        raise OrderError(f"{origin}: no objects found")
     return objects
 
 
@@ -52,22 +61,29 @@ def _objects(file: str, number: int, document: Any) -> Iterator[Json]:
         return
     location = f"{file}: document {number}"
     if not isinstance(document, dict):
-        raise click.ClickException(f"{location} is not an object; write apiVersion, kind, metadata and spec")
+        raise OrderError(f"{location} is not an object; write apiVersion, kind, metadata and spec")
     if isinstance(document.get("items"), list) and str(document.get("kind", "")).endswith("List"):
         for entry in document["items"]:
             yield from _objects(file, number, entry)
         return
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
-            raise click.ClickException(f"{location} has no {field}")
+            raise OrderError(f"{location} has no {field}")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-        raise click.ClickException(f"{location} ({document['kind']}) has no metadata.name")
+        raise OrderError(f"{location} ({document['kind']}) has no metadata.name")
     yield document
 
 
 def group_of(document: Json) -> str:
     return str(document["apiVersion"]).rpartition("/")[0]
+
+
+def label(document: Json) -> str:
+    """Return the name of an object in kubectl's notation: `job.batch.volcano.sh/train`."""
+    group, kind = group_of(document), document["kind"].lower()
+    name = document["metadata"].get("name") or f"{document['metadata'].get('generateName')}…"
+    return f"{f'{kind}.{group}' if group else kind}/{name}"
 
 
 def fill_in(document: Json, *, queue: str, scheduler_name: str, priority_class: str) -> None:

@@ -1,28 +1,32 @@
-"""Construction of a Volcano Job from command-line flags, valid for upstream's CRD, webhook and controllers."""
+"""Construction of a Volcano Job from a short request, valid for upstream's CRD, webhook and controllers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
 import msgspec
+
+from phalanx.orders.errors import InvalidRequestError
 
 Json = dict[str, Any]
 
 GPU = "nvidia.com/gpu"
 FRAMEWORKS = ("pytorch", "tensorflow", "mpi", "ray")
+#: Image of containers on nodes that run commands as local processes; the API requires a name.
+LOCAL_IMAGE = "localhost/process"
 RESTARTS = ("job", "pod", "never")
 # Command of MPI workers: they serve SSH, and the launcher connects to them.
 _SSHD = ["/bin/sh", "-c", "mkdir -p /var/run/sshd && exec /usr/sbin/sshd -D"]
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Job that command-line flags describe.
+    """Job that the flags of `phalanx submit` or the arguments of the SDK describe.
 
     `replicas` is the number of all pods, including the roles of a framework. `minimum` None means all.
     `resources` are the requests of each pod, in the API's names and units. `restart` is one of RESTARTS: what
-    is recreated when a pod fails or is evicted ("": the framework's default).
+    is recreated when a pod fails or is evicted ("": the framework's default). With `resubmit` an eviction alone
+    restarts the whole job. A container without an image is for clusters whose nodes run local processes.
     """
 
     name: str
@@ -39,17 +43,18 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     command: Sequence[str] = ()
     restart: str = ""
     max_retry: int | None = None
+    resubmit: bool = False
 
 
 def build_job(request: JobRequest) -> Json:
-    """Return the Volcano Job for a request. Raises click.UsageError for invalid numbers."""
+    """Return the Volcano Job for a request. Raises InvalidRequestError for invalid numbers."""
     minimum = request.replicas if request.minimum is None else request.minimum
     if not 1 <= minimum <= request.replicas:
-        raise click.UsageError(f"--min {minimum} must be between 1 and {request.replicas} (--replicas)")
+        problem = f": must be between 1 and {request.replicas}, the number of replicas"
+        raise InvalidRequestError("minimum", minimum, problem)
     if request.framework in ("mpi", "ray") and request.replicas < 2:
-        raise click.UsageError(
-            f"--framework {request.framework} needs at least --replicas 2: one leader pod and one worker"
-        )
+        problem = ": needs at least 2 replicas: one leader pod and one worker"
+        raise InvalidRequestError("framework", request.framework, problem)
     metadata: Json = {"name": request.name}
     if request.namespace:
         metadata["namespace"] = request.namespace
@@ -71,7 +76,9 @@ def _parts(request: JobRequest, minimum: int) -> Json:
     otherwise.
     """
     action = {"job": "RestartJob", "pod": "RestartPod"}.get(request.restart or ("job" if request.framework else ""))
-    policies = [{"events": ["PodFailed", "PodEvicted"], "action": action}] if action else []
+    policies: list[Json] = [{"events": ["PodFailed", "PodEvicted"], "action": action}] if action else []
+    if request.resubmit and not action:
+        policies = [{"event": "PodEvicted", "action": "RestartJob"}]
     complete = [{"event": "TaskCompleted", "action": "CompleteJob"}]
     workers, worker_minimum = request.replicas - 1, minimum - 1
     tasks: list[Json]
@@ -111,7 +118,7 @@ def _task(
     policies: Sequence[Json] = (),
     command: Sequence[str] | None = None,
 ) -> Json:
-    container: Json = {"name": name, "image": request.image}
+    container: Json = {"name": name, "image": request.image or LOCAL_IMAGE}
     if words := list(request.command if command is None else command):
         container["command"] = words
     if request.environment:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import click
-
-from phalanx.cli.connection import time_limit
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.model.gang import GangKey
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
@@ -36,22 +34,33 @@ _NOUNS = {
 }
 
 
+class NoSuchTargetError(Exception):
+    """Missing object of a verdict, or a name of several objects; `message` is for the user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 async def read_verdict(
     client: KubeClient,
     policy: Policy,
     names: tuple[str, ...],
     lease_namespace: str,
     target: tuple[str, str, str],
+    *,
+    warn: Callable[[str], object] = lambda warning: None,
+    seconds: float = 30.0,
 ) -> WhyAnswer:
-    """Return the verdict of a gang, job or pod by a dry run: `target` is (namespace, kind as `parse_target` returns
-    it, name).
+    """Return the verdict of a gang, job or pod by a dry run: `target` is (namespace, kind, name).
 
-    Raises click.ClickException if the object does not exist.
+    The kind is "" if it is unknown. `warn` receives a line per object that could not be read. A start is searched
+    for at most `seconds`. Raises NoSuchTargetError if the object does not exist.
     """
     snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
-        click.echo(f"warning: cannot read {text}", err=True)
+        warn(f"cannot read {text}")
     promises, now = await read_promises(client, lease_namespace, names), time.time()
     report = WhyReport(snapshot, policy, now, promises)
     answer = await _TargetVerdict(client, report, *target).read()
@@ -59,8 +68,9 @@ async def read_verdict(
         namespace_of, _, gang = answer.gang.partition("/")
         unit = GangKey(namespace_of, gang) if gang else answer.uid
         for text in promises.warnings(now):
-            click.echo(f"warning: {text}", err=True)
-        answer.start = report.start(unit, time_limit())
+            warn(text)
+        deadline = time.monotonic() + seconds
+        answer.start = report.start(unit, lambda: time.monotonic() >= deadline)
     return answer
 
 
@@ -96,9 +106,7 @@ class _TargetVerdict:
             answer = report.pod(namespace, name)
         if answer is None:
             message = await without_pods(self._owners, name, kind) if kind not in _NO_OWNERS else ""
-            raise click.ClickException(
-                message or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {namespace!r}"
-            )
+            raise NoSuchTargetError(message or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {namespace!r}")
         return answer
 
     async def _gangs(self) -> tuple[list[GangKey], set[str]]:
@@ -110,7 +118,7 @@ class _TargetVerdict:
             owned = await below(self._owners, self._name, kind) if not gangs and kind not in _NO_OWNERS else set()
             return gangs or self._report.gangs_below(owned), owned
         except AmbiguousGangError as error:
-            raise click.ClickException(str(error)) from error
+            raise NoSuchTargetError(str(error)) from error
 
     async def _gang(self, gangs: list[GangKey]) -> WhyAnswer | None:
         report, client = self._report, self._client

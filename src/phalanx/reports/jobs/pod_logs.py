@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import click
-
-if TYPE_CHECKING:
-    from phalanx.kube.client import KubeClient
-    from phalanx.reports.jobs.entries import PodEntry
-    from phalanx.reports.jobs.job_report import FoundJob, JobReader
+from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.reports.jobs.entries import PodEntry
+from phalanx.reports.jobs.job_report import FoundJob, JobReader
 
 _PERIOD = 1.0
 # A job can be silent for long; a lost API server is detected by other requests.
@@ -22,46 +20,63 @@ _READ_TIMEOUT = 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodLogArguments:
-    """Options of `phalanx job logs`. `index` and `task` select pods (None: all); `prefix` None means: with several
-    pods."""
+class LogSelection:
+    """Selected lines of a job's logs. `index`, `task` and `container` None mean all; `tail` None all lines."""
 
-    task: str | None
-    index: int | None
-    container: str | None
-    follow: bool
-    tail: int | None
-    previous: bool
-    timestamps: bool
-    prefix: bool | None
+    task: str | None = None
+    index: int | None = None
+    container: str | None = None
+    follow: bool = False
+    tail: int | None = None
+    previous: bool = False
+    timestamps: bool = False
 
     def choose(self, pod: PodEntry) -> bool:
         return self.task in (None, pod.task) and self.index in (None, pod.index)
 
 
-class LogPrinter:
-    """Printer of the logs of selected pods; while following, new pods are included."""
+class NoPodsError(Exception):
+    """Missing pods of a selection; `message` is for the user."""
 
-    def __init__(self, client: KubeClient, reader: JobReader, job: FoundJob, options: PodLogArguments) -> None:
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class LogReader:
+    """Reader of the logs of selected pods; while following, new pods are included.
+
+    `line` receives a pod, a container and a line without its end, `unreadable` a pod and the cause.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        reader: JobReader,
+        job: FoundJob,
+        options: LogSelection,
+        line: Callable[[PodEntry, str, bytes], None],
+        unreadable: Callable[[PodEntry, str], None],
+    ) -> None:
         self._client = client
         self._reader = reader
         self._job = job
         self._options = options
+        self._line = line
+        self._unreadable = unreadable
         self._followed: set[tuple[str, str]] = set()
-        several = job.entry.total > 1 and options.index is None
-        self._prefix = several if options.prefix is None else options.prefix
 
     async def run(self) -> None:
-        """Print the logs. Raises click.ClickException if no pod is selected."""
+        """Read the logs. Raises NoPodsError if no pod is selected."""
         job = self._job
         selected = [pod for pod in job.pods if self._options.choose(pod)]
         if not selected and not self._options.follow:
-            raise click.ClickException(self._no_pods_message())
+            raise NoPodsError(self._no_pods_message())
         if not self._options.follow:
-            # Pods are printed one after the other, so that the lines of a pod stay together.
+            # Pods are read one after the other, so that the lines of a pod stay together.
             for pod in selected:
                 for container in self._containers(pod):
-                    await self._print(pod, container)
+                    await self._read(pod, container)
             return
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -95,8 +110,6 @@ class LogPrinter:
         return [name for name in pod.containers if self._options.container in (None, name)]
 
     def _path(self, pod: PodEntry) -> str:
-        from phalanx.kube.core_resources import PODS
-
         return PODS.path(self._job.entry.namespace, pod.name, "log")
 
     def _query(self, container: str) -> dict[str, str | int | bool | None]:
@@ -109,22 +122,18 @@ class LogPrinter:
             "timestamps": True if options.timestamps else None,
         }
 
-    async def _print(self, pod: PodEntry, container: str) -> None:
-        from phalanx.kube.errors import ApiError
-
+    async def _read(self, pod: PodEntry, container: str) -> None:
         try:
             answer = await self._client.request(
                 "GET", self._path(pod), params=self._query(container), accept="*/*", timeout=300
             )
         except ApiError as error:
-            self._report_error(pod, error.message)
+            self._unreadable(pod, error.message)
             return
         for line in answer.splitlines():
             self._line(pod, container, line)
 
     async def _follow(self, pod: PodEntry, container: str) -> None:
-        from phalanx.kube.errors import ApiError, ConnectionLost
-
         try:
             async with aclosing(
                 self._client.stream(self._path(pod), self._query(container), read_timeout=_READ_TIMEOUT)
@@ -132,15 +141,6 @@ class LogPrinter:
                 async for line in lines:
                     self._line(pod, container, line)
         except ApiError as error:
-            self._report_error(pod, error.message)
+            self._unreadable(pod, error.message)
         except ConnectionLost as error:
-            self._report_error(pod, str(error))
-
-    def _line(self, pod: PodEntry, container: str, line: bytes) -> None:
-        several = len(pod.containers) > 1
-        head = f"[{pod.name}{f'/{container}' if several else ''}] " if self._prefix else ""
-        sys.stdout.buffer.write(head.encode() + line + b"\n")
-        sys.stdout.buffer.flush()
-
-    def _report_error(self, pod: PodEntry, text: str) -> None:
-        click.echo(f"{pod.name}: cannot read logs: {text}", err=True)
+            self._unreadable(pod, str(error))

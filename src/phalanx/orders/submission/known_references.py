@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from phalanx.cli.jobs.manifest_file import QUEUE_ANNOTATION, VOLCANO_JOB, Json, group_of
-from phalanx.cli.listing import known_names
+from phalanx.orders import known_names
+from phalanx.orders.errors import OrderError
+from phalanx.orders.submission.manifests import QUEUE_ANNOTATION, VOLCANO_JOB, Json, group_of, label
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 
 async def refuse_unknown_names(client: KubeClient, documents: list[Json], namespaces: Iterable[str]) -> None:
-    """Raise click.ClickException for a namespace, PriorityClass or queue that neither exists nor is submitted.
+    """Raise OrderError for a namespace, PriorityClass or queue that neither exists nor is submitted.
 
     Only a webhook would reject such jobs, and the cluster can run without one: these jobs would wait forever.
     """
@@ -65,13 +64,12 @@ def _queues_of(document: Json) -> list[str]:
 
 
 async def _refuse_queues(client: KubeClient, jobs: list[Json]) -> None:
-    """Raise click.ClickException for a Volcano Job whose queue is missing, closed or has children.
+    """Raise OrderError for a Volcano Job whose queue is missing, closed or has children.
 
     If queues are not readable, nothing is checked.
     """
     from phalanx.admission.context import QueueCatalog
     from phalanx.admission.queue_state import refusals_of_queue
-    from phalanx.cli.jobs.submit import label
     from phalanx.kube.errors import ApiError
     from phalanx.reports.jobs.kinds import QUEUES
 
@@ -87,4 +85,4 @@ async def _refuse_queues(client: KubeClient, jobs: list[Json]) -> None:
         if refusals:
             known = [queue["metadata"]["name"] for queue in queues.all() if queue["metadata"]["name"] != "root"]
             advice = f" Known queues: {', '.join(known)}." if queues.get(name) is None and known else ""
-            raise click.ClickException(f"{label(job)}: {' '.join(refusals)}{advice}")
+            raise OrderError(f"{label(job)}: {' '.join(refusals)}{advice}")

@@ -1,0 +1,1 @@
+"""Submission of jobs: requests and manifests become objects, which are validated and created."""

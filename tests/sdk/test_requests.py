@@ -1,0 +1,102 @@
+"""Arguments of the SDK become the objects that `phalanx submit` creates, or an error with the argument's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+import yaml
+
+from phalanx.cli.main import cli
+from phalanx.sdk.errors import InvalidArgumentError, PhalanxError, translated
+from phalanx.sdk.requests import command_job, manifest_objects, script_command
+
+
+def test_job_of_the_sdk_equals_the_job_of_the_same_flags() -> None:
+    words = [
+        "submit",
+        "--name",
+        "a",
+        "--image",
+        "x",
+        "--replicas",
+        "4",
+        "--min",
+        "2",
+        "--gpu",
+        "1",
+        "--cpu",
+        "500m",
+    ]
+    words += [
+        "--queue",
+        "q",
+        "--env",
+        "A=B",
+        "--restart",
+        "pod",
+        "--max-retry",
+        "5",
+        "--dry-run",
+        "--",
+        "run",
+        "it",
+    ]
+    by_flags = yaml.safe_load(click.testing.CliRunner().invoke(cli, words).output)
+    options: Any = {"image": "x", "replicas": 4, "minimum": 2, "gpus": 1, "cpus": 0.5, "queue": "q"}
+    options |= {"environment": {"A": "B"}, "restart": "pod", "max_retry": 5}
+    assert command_job(["run", "it"], "a", options) == by_flags
+
+
+def test_image_of_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_IMAGE", "torch")
+    (task,) = command_job("echo hi", "a", {})["spec"]["tasks"]
+    container = task["template"]["spec"]["containers"][0]
+    assert container["image"] == "torch"
+    assert container["command"] == ["/bin/sh", "-c", "echo hi"]
+
+
+def test_resubmitted_job_restarts_as_a_whole_after_an_eviction_only() -> None:
+    spec = command_job(["x"], "a", {"resubmit": 4})["spec"]
+    assert spec["policies"] == [{"event": "PodEvicted", "action": "RestartJob"}]
+    assert spec["maxRetry"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "words"),
+    [
+        ({"replicas": 0}, "replicas", "must be a whole number of at least 1"),
+        ({"replicas": 2, "minimum": 3}, "minimum", "must be between 1 and 2"),
+        ({"gpus": 1.5}, "gpus", "must be a whole number"),
+        ({"cpus": "many"}, "cpus", "invalid cpus 'many'"),
+        ({"restart": "always"}, "restart", "expected one of job, pod, never"),
+        ({"color": 1}, "color", "unknown argument 'color'"),
+    ],
+)
+def test_invalid_argument_is_an_error_with_its_name(options: Any, field: str, words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words) as caught, translated():
+        command_job(["x"], "a", options)
+    assert caught.value.field == field
+
+
+def test_script_runs_with_the_interpreter_of_its_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text("#!/usr/bin/env bash\necho hi\n")
+    assert script_command(file)[:3] == ["/usr/bin/env", "bash", "-c"]
+    other = tmp_path / "train.py"
+    other.write_text("print(1)")
+    assert script_command(other) == ["python3", "-c", "print(1)"]
+    with pytest.raises(InvalidArgumentError, match="cannot read the script"):
+        script_command(tmp_path / "missing.py")
+
+
+def test_manifest_is_a_dictionary_a_file_or_a_text(tmp_path: Path) -> None:
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump(document))
+    for manifest in (document, [document], file, str(file), yaml.safe_dump(document)):
+        assert manifest_objects(manifest) == [document]
+    with pytest.raises(PhalanxError, match=r"has no metadata\.name"), translated():
+        manifest_objects({"apiVersion": "v1", "kind": "Pod"})
