@@ -84,8 +84,8 @@ class NoSolution(msgspec.Struct, frozen=True):
 
     `facts` is the fit error that remains without all `candidates` (their number). `refused` counts the other pods
     by reason; each reason continues "N pod(s) may not go: ". `retry_at` is the time (seconds since the epoch) when
-    a reason ends by itself, else None. With `bindings_help`, a confirmed binding can help: possible victims are still
-    being bound, or larger dominant shares allow more victims.
+    a reason ends by itself, else None. With `bindings_help`, a confirmed binding can help: possible victims are
+    still being bound, or larger dominant shares allow more victims.
     """
 
     facts: GangFault | None
