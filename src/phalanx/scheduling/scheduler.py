@@ -15,7 +15,7 @@ from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
 from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_unit
-from phalanx.scheduling.ordering.share_changes import share_version
+from phalanx.scheduling.ordering.share_changes import search_again_after_changes
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
@@ -81,8 +81,6 @@ class Scheduler:
         self._time_key: tuple[Hashable, ...] = ()
         self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
-        # Version of the shares for which all units that wait for reclaim have been searched, or will be.
-        self._share_version = 0
         # The plugins with timers have not been called yet.
         self._due = bool(self.plugin_runtime.plugins("next_wake"))
         self.queue.activate_everything()
@@ -265,11 +263,8 @@ class Scheduler:
             session.decisions.set_gang_verdict(gang, None)
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
-        if evicts and not self.queue.empty:
-            version = share_version(session)
-            if version != self._share_version:
-                self.queue.ask_preemption_for_all()
-            self._share_version = version
+        if evicts:
+            search_again_after_changes(session)
 
     def _publish(self, session: Session) -> None:
         """Publish new verdicts, also of rechecks, and read the plugins' next timers."""

@@ -30,6 +30,15 @@ def share_version(session: Session) -> int:
     return pressures.version
 
 
+def search_again_after_changes(session: Session) -> None:
+    """Request a search for victims for all demands in the next cycle if shares have changed for them."""
+    if session.queue.waiting_demands():
+        version, pressures = share_version(session), session.share_pressures
+        if version != pressures.searched:
+            session.queue.ask_preemption_for_all()
+        pressures.searched = version
+
+
 def _read_pressures(
     session: Session, accounts: Collection[AccountRecord]
 ) -> Iterator[tuple[PressureKey, SharePressure]]:

@@ -50,11 +50,6 @@ class SchedulingQueue:
         self._index = UnitIndex(state, kinds)
 
     @property
-    def empty(self) -> bool:
-        """Whether no unit is unschedulable."""
-        return not self._groups
-
-    @property
     def idle(self) -> bool:
         """True if a cycle now would do nothing."""
         return self.idle_but_for_news(True)

@@ -35,6 +35,8 @@ class SharePressures:
 
     def __init__(self) -> None:
         self.version = 0
+        # The version for which victims of all waiting units have been searched, or will be in the next cycle.
+        self.searched = 0
         # Versions of demand and cluster at the last reading.
         self.read_at: tuple[int, int] | None = None
         self._pressures: dict[PressureKey, SharePressure] = {}
