@@ -65,6 +65,25 @@ phalanx: {exceededRunTimes: kill}
 }
 
 
+class Backoff(msgspec.Struct, frozen=True):
+    """Back-off of a node: its end, its number, and the last rejection, in seconds since the epoch."""
+
+    until: int = 0
+    number: int = 0
+    last: int = 0
+
+    def rejected(self, now: int) -> Backoff:
+        """Return the back-off after a rejection.
+
+        It lasts 30 s, twice as long with each further one, at most 8 min, and again 30 s after an hour without
+        rejections.
+        """
+        if now < self.until:
+            return Backoff(self.until, self.number, now)
+        number = self.number if now < self.last + 3600 else 0
+        return Backoff(now + min(480, 30 * 2**number), number + 1, now)
+
+
 class SoakCluster(Scenario):
     """A cluster under test.
 
@@ -83,8 +102,8 @@ class SoakCluster(Scenario):
         # the kubelets' clocks differ from it.
         self.fraction = 0.0
         self.skew = 0
-        # (node, time) of each pod that a kubelet has rejected.
-        self.rejections: list[tuple[str, int]] = []
+        # Back-offs of nodes, by the documented rule: a rejection during a back-off does not extend it.
+        self.backoffs: dict[str, Backoff] = {}
         # Gangs of which a deleted member had the mark of a plan: the next process cannot know whether that plan was
         # complete.
         self.lost_marks: set[GangKey] = set()
@@ -214,7 +233,7 @@ class SoakCluster(Scenario):
     def reject(self, uid: str) -> None:
         """Let the kubelet of a pod's node reject the pod: the node is closed to all pods of its namespace."""
         pod, node = self.state.pods[uid].pod, self.where(uid)
-        self.rejections.append((node, self.now))
+        self.backoffs[node] = self.backoffs.get(node, Backoff()).rejected(self.now)
         self.becomes(uid, node=node, phase=PodPhase.FAILED, nominated_node="")
         self.state.apply(PodRejected(node, "OutOfpods", pod.namespace, pod.pod_class, self.now))
 

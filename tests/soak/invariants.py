@@ -11,8 +11,8 @@ from phalanx.model.pod import MemberState
 
 from .cluster import SoakCluster
 
-#: Seconds of the first back-off of a node, and the patience with pods beyond the limit of their queue.
-_FIRST_REST, _PATIENCE = 30, 60
+#: Seconds of patience with pods beyond the limit of their queue.
+_PATIENCE = 60
 
 
 def check_plan(cluster: SoakCluster, plan: Plan) -> None:
@@ -47,7 +47,7 @@ def _composites_reach_their_minimum(state: ClusterState, plan: Plan) -> None:
 
 
 def _closed_nodes_get_no_pod(cluster: SoakCluster, plan: Plan) -> None:
-    resting = {node for node, moment in cluster.rejections if moment <= cluster.clock < moment + _FIRST_REST}
+    resting = {node for node, backoff in cluster.backoffs.items() if cluster.clock < backoff.until}
     now = cluster.now
     for bind in plan.binds:
         assert bind.node not in resting, f"{bind.name} is bound to {bind.node}, which has just rejected a pod"

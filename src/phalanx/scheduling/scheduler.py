@@ -15,7 +15,7 @@ from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
 from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_unit
-from phalanx.scheduling.ordering.share_changes import search_after_share_changes
+from phalanx.scheduling.ordering.share_changes import search_again_after_changes
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
@@ -264,7 +264,7 @@ class Scheduler:
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
         if evicts:
-            search_after_share_changes(session)
+            search_again_after_changes(session)
 
     def _publish(self, session: Session) -> None:
         """Publish new verdicts, also of rechecks, and read the plugins' next timers."""

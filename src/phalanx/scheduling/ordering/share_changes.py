@@ -2,63 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.model.account import AccountKey, Tree
+from phalanx.model.account import Tree
 from phalanx.scheduling.ordering.entitlements import has_share
-from phalanx.scheduling.quota.queue_tree import requested
-from phalanx.scheduling.session.share_pressures import SharePressure
+from phalanx.scheduling.session.share_pressures import PressureKey, SharePressure
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
+
+_NOTHING: Mapping[str, int] = {}
 
 
 def share_version(session: Session) -> int:
     """Return the version of the shares, after reading them if they can have changed (`SharePressures`)."""
     pressures = session.share_pressures
     if session.plugin_runtime.policy.eviction.reclaim:
-        versions = session.ledger.demand_version, session.state.version
-        if not pressures.read_at(versions):
-            pressures.update(versions, dict(_read_pressures(session)))
+        demand, version = session.ledger.demand_version, session.state.version
+        if pressures.read_at != (demand, version):
+            accounts = session.ledger.accounts
+            # Without new requests the same shares are contested.
+            same = pressures.read_at is not None and pressures.read_at[0] == demand
+            read = [accounts[key] for key in pressures.accounts] if same else accounts.values()
+            pressures.update((demand, version), dict(_read_pressures(session, read)))
     return pressures.version
 
 
-def search_after_share_changes(session: Session) -> None:
-    """Search again for all unschedulable units if the shares have changed since the last call."""
-    pressures = session.share_pressures
-    if session.queue.waiting_demands() and share_version(session) != pressures.searched_version:
-        session.queue.ask_preemption_for_all()
-        pressures.searched_version = pressures.version
+def search_again_after_changes(session: Session) -> None:
+    """Request a search for victims for all demands in the next cycle if shares have changed for them."""
+    if session.queue.waiting_demands():
+        version, pressures = share_version(session), session.share_pressures
+        if version != pressures.searched:
+            session.queue.ask_preemption_for_all()
+        pressures.searched = version
 
 
-def _read_pressures(session: Session) -> Iterator[tuple[tuple[AccountKey, int], SharePressure]]:
+def _read_pressures(
+    session: Session, accounts: Collection[AccountRecord]
+) -> Iterator[tuple[PressureKey, SharePressure]]:
     """Yield the pressure on each share that is smaller than the requests of its account."""
-    for account in session.ledger.accounts.values():
-        if account.used or account.pending:
-            wanted = requested(account)
-            for number, share in enumerate(_shares(session, account)):
-                contested = {name: amount for name, amount in share.items() if wanted.get(name, 0) > amount}
-                if contested:
-                    held = {name: _held(account, name) - amount for name, amount in contested.items()}
-                    excess = {name: amount for name, amount in held.items() if amount > 0}
-                    yield (account.key, number), SharePressure(excess, contested)
+    queues = [account for account in accounts if account.key.tree is Tree.QUEUE]
+    for number, plugin in enumerate(session.plugin_runtime.plugins("deserved")):
+        names = has_share(session, plugin)
+        for queue in queues:
+            share, least = plugin.deserved(session, queue) or _NOTHING, queue.guarantee
+            if least:
+                share = {name: max(share.get(name, 0), least.get(name, 0)) for name in names}
+            if pressure := _pressure(queue, share, names):
+                yield (queue.key, number), pressure
+    for account in accounts:
+        if account.key.tree is Tree.KOORDINATOR:
+            for plugin in session.plugin_runtime.plugins("runtime_quota"):
+                share = plugin.runtime_quota(session, account)
+                if pressure := _pressure(account, share, share):
+                    yield (account.key, 0), pressure
+        elif account.spec is not None and account.key.tree is not Tree.QUEUE:
+            share = dict(account.spec.deserved or ())
+            if pressure := _pressure(account, share, share):
+                yield (account.key, 0), pressure
 
 
-def _held(account: AccountRecord, name: str) -> int:
-    return account.used.get(name, 0) - account.releasing.get(name, 0)
-
-
-def _shares(session: Session, account: AccountRecord) -> Iterator[Mapping[str, int]]:
-    """Yield the shares that reclaim rules compare with the usage of an account."""
-    tree, plugin_runtime = account.key.tree, session.plugin_runtime
-    if tree is Tree.QUEUE:
-        for plugin in plugin_runtime.plugins("deserved"):
-            share, least = plugin.deserved(session, account) or {}, account.guarantee
-            yield {name: max(share.get(name, 0), least.get(name, 0)) for name in has_share(session, plugin)}
-    elif tree is Tree.KOORDINATOR:
-        for plugin in plugin_runtime.plugins("runtime_quota"):
-            yield plugin.runtime_quota(session, account)
-    elif account.spec is not None and account.spec.deserved:
-        yield dict(account.spec.deserved)
+def _pressure(account: AccountRecord, share: Mapping[str, int], names: Iterable[str]) -> SharePressure | None:
+    used, pending = account.used, account.pending
+    contested = {
+        name: limit for name in names if used.get(name, 0) + pending.get(name, 0) > (limit := share.get(name, 0))
+    }
+    if not contested:
+        return None
+    held = {name: used.get(name, 0) - account.releasing.get(name, 0) - limit for name, limit in contested.items()}
+    return SharePressure({name: amount for name, amount in held.items() if amount > 0}, contested)

@@ -10,6 +10,9 @@ from phalanx.model.account import AccountKey
 
 _NO_LIMIT = 2**63
 
+PressureKey = tuple[AccountKey, int]
+"""An account, and the number of the plugin that states the share."""
+
 
 class SharePressure(msgspec.Struct, frozen=True):
     """Pressure on one share of a queue or quota, in the resources of which more than the share is requested:
@@ -23,7 +26,7 @@ _NO_PRESSURE = SharePressure({}, {})
 
 
 class SharePressures:
-    """Pressures of the last reading, by account and number of its share.
+    """Pressures of the last reading, by account and plugin.
 
     `version` increases if a search for victims can find more although no room was freed. A larger excess exposes
     more pods of its account. A contested share that has grown, or is contested no more, lets units of its account
@@ -32,21 +35,23 @@ class SharePressures:
 
     def __init__(self) -> None:
         self.version = 0
-        # Version after which all unschedulable units have been searched, or will be in the next cycle.
-        self.searched_version = 0
-        self._read_at: tuple[int, int] | None = None
-        self._pressures: dict[tuple[AccountKey, int], SharePressure] = {}
+        # The version for which victims of all waiting units have been searched, or will be in the next cycle.
+        self.searched = 0
+        # Versions of demand and cluster at the last reading.
+        self.read_at: tuple[int, int] | None = None
+        self._pressures: dict[PressureKey, SharePressure] = {}
 
-    def read_at(self, versions: tuple[int, int]) -> bool:
-        """Return whether the last reading was at these versions of the cluster."""
-        return self._read_at == versions
+    @property
+    def accounts(self) -> dict[AccountKey, None]:
+        """The accounts with a contested share at the last reading."""
+        return {key: None for key, _ in self._pressures}
 
-    def update(self, versions: tuple[int, int], pressures: Mapping[tuple[AccountKey, int], SharePressure]) -> None:
-        """Record a reading at these versions of the cluster."""
+    def update(self, versions: tuple[int, int], pressures: Mapping[PressureKey, SharePressure]) -> None:
+        """Record a reading at these versions of demand and cluster."""
         keys = self._pressures.keys() | pressures.keys()
         if any(_helps(self._pressures.get(key, _NO_PRESSURE), pressures.get(key, _NO_PRESSURE)) for key in keys):
             self.version += 1
-        self._read_at, self._pressures = versions, dict(pressures)
+        self.read_at, self._pressures = versions, dict(pressures)
 
 
 def _helps(before: SharePressure, after: SharePressure) -> bool:
