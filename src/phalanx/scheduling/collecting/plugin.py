@@ -28,6 +28,7 @@ from phalanx.scheduling.collecting.expected_ends import expected_end
 from phalanx.scheduling.collecting.node_choice import ExpectedEnd, choose_nodes
 from phalanx.scheduling.collecting.openings import opens_to
 from phalanx.scheduling.collecting.room import CollectedRoom
+from phalanx.scheduling.collecting.stored import StoredCollection, nodes_of, stored_collection
 from phalanx.scheduling.collecting.telling import NO_ENDS, collection_sentence
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.reservation_settings import NEVER, ReservationSettings
@@ -37,6 +38,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.window import Part
+from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
@@ -68,6 +70,7 @@ class Collecting(CyclePlugin):
         self._texts: dict[UnitKey, str] = {}
         self._unit_of: dict[GangKey, UnitKey] = {}
         self._news: dict[UnitKey, None] = {}
+        self._loaded: list[StoredCollection] = []
         # Gangs without room in this cycle.
         self._refused: list[QueuedUnit] = []
         # Gangs whose nodes overlap those of a collection.
@@ -92,7 +95,7 @@ class Collecting(CyclePlugin):
             self.clocks = WaitingClocks()
 
     def reserved_room(self) -> CollectedRoom | None:
-        return self.room if self.collections else None
+        return self.room if self.collections or self._loaded else None
 
     def _ends_in_time(self, pod_class: ClassRecord, collection: Collection) -> bool:
         """Return whether a pod of a class that starts now ends before a collection is expected to be complete."""
@@ -104,7 +107,9 @@ class Collecting(CyclePlugin):
     # Between cycles
 
     def outdated(self) -> bool:
-        return bool(self._news) or (bool(self.collections) and self._seen != self._state.capacity_version)
+        return bool(self._news or self._loaded) or (
+            bool(self.collections) and self._seen != self._state.capacity_version
+        )
 
     def next_due(self) -> float | None:
         times = [collection.next_end for collection in self.collections.values()]
@@ -119,6 +124,8 @@ class Collecting(CyclePlugin):
         self._now = now
 
     def wake(self, session: Session) -> Iterable[UnitKey]:
+        if self._loaded:
+            self._restore(session)
         if self.collections:
             self._plan = plan = plan_of(session)
             self._has_grants = plan is not None and plan.active
@@ -200,6 +207,58 @@ class Collecting(CyclePlugin):
             else:
                 self.clocks.start(unit.key, session.now, wait)
 
+    # State that outlives the process
+
+    def export(self) -> list[StoredCollection]:
+        """Return the collections, and the failures of units that wait, to store."""
+        uids = {key: record.spec.uid for key, record in self._state.gangs.items() if record.spec is not None}
+        keys = dict.fromkeys((*self.collections, *self.clocks.failures))
+        nodes, names = self._state.nodes, self._state.space.names
+        return [
+            stored_collection(key, self.collections.get(key), self.clocks.failures.get(key, 0), nodes, names, uids)
+            for key in keys
+        ]
+
+    def restore(self, collections: Iterable[StoredCollection]) -> None:
+        """Load the collections of an earlier process. The next cycle continues those of units that still wait."""
+        self._loaded += collections
+
+    def _restore(self, session: Session) -> None:
+        loaded, self._loaded = self._loaded, []
+        for stored in loaded if self._settings is not None else ():
+            unit = self._queue.unit(stored.key)
+            records = [(self._state.gangs.get(GangKey(*gang[:2])), gang[2]) for gang in stored.gangs]
+            known = all(record and record.spec and record.spec.uid == uid for record, uid in records)
+            if unit is None or not known or stored.key in self.collections:
+                continue
+            if stored.failures:
+                self.clocks.failures[stored.key] = stored.failures
+            parts = parts_of(session, unit)
+            if not stored.since or not parts or not may_collect(session, unit):
+                continue
+            nodes = nodes_of(stored, parts, self._state.nodes) or self._choose(session, parts)
+            if nodes is not None:
+                self._continue(session, unit, parts, nodes, stored)
+
+    def _continue(
+        self,
+        session: Session,
+        unit: QueuedUnit,
+        parts: tuple[Part, ...],
+        nodes: ChosenNodes,
+        stored: StoredCollection,
+    ) -> None:
+        """Continue the collection of an earlier process."""
+        collection = self._begin(session, unit, parts, nodes)
+        collection.since, collection.progress_at = stored.since, stored.progress_at
+        collection.counted_at, collection.most = stored.counted_at, stored.most
+        collection.guesses = stored.guesses
+        columns = {name: self._state.space.find(name) for name in stored.idle}
+        collection.scarce = sorted(column for column in columns.values() if column is not None) or collection.scarce
+        for name, column in columns.items():
+            if column is not None:
+                collection.idle_seconds[column] = stored.idle[name]
+
     # Start and end
 
     def _start_due(self, session: Session) -> None:
@@ -248,17 +307,24 @@ class Collecting(CyclePlugin):
             return
         for key in rivals:
             self._end(key)
-        run_time = run_limit(unit) or expected_run_time(unit)
-        idle = self._state.nodes.idle
-        collection = Collection(unit.key, unit.name, priority, nodes, run_time, idle, session.now)
+        collection = self._begin(session, unit, parts, nodes)
         if collection.complete:
-            return  # amounts are not in its way
+            self._end(unit.key)  # amounts are not in its way
+            return
         self.clocks.stop(unit.key)
-        self.version += 1
-        self.collections[unit.key], self._eligible[unit.key] = collection, eligible
-        self._plan = plan_of(session)
-        self._note([collection])
         self._tell_collection(collection)
+
+    def _begin(self, session: Session, unit: QueuedUnit, parts: tuple[Part, ...], nodes: ChosenNodes) -> Collection:
+        """Withhold room on the chosen nodes from now on."""
+        priority = min(session.turn_priority(member) for member in unit.members)
+        run_time, idle = run_limit(unit) or expected_run_time(unit), self._state.nodes.idle
+        collection = Collection(unit.key, unit.name, priority, nodes, run_time, idle, session.now)
+        self.collections[unit.key] = collection
+        self._eligible[unit.key] = np.logical_or.reduce([part.rows for part in parts])
+        self._plan = plan_of(session)
+        self.version += 1
+        self._note([collection])
+        return collection
 
     def _choose(
         self, session: Session, parts: tuple[Part, ...], within: Collection | None = None
@@ -385,3 +451,10 @@ class Collecting(CyclePlugin):
 def _overlap(one: BoolArray, other: BoolArray) -> bool:
     width = min(len(one), len(other))
     return bool((one[:width] & other[:width]).any())
+
+
+def load_collections(features: CycleFeatures, collections: Iterable[StoredCollection]) -> None:
+    """Load the collections of another process into the features of a scheduler."""
+    feature = features.get(Collecting)
+    if feature is not None:
+        feature.restore(collections)
