@@ -116,7 +116,7 @@ def test_a_missing_kubeconfig_is_one_plain_line(tmp_path: Path) -> None:
 
 def test_policy_show_prints_the_pipeline_the_eviction_rules_and_the_inactive_parts(tmp_path: Path) -> None:
     shown = json.loads(run("policy", "show", "-o", "json").output)
-    assert shown["actions"] == ["enqueue", "allocate", "preempt", "reclaim", "backfill"]
+    assert shown["actions"] == ["enqueue", "allocate", "preempt", "reclaim", "reserve", "backfill"]
     assert shown["pipeline"]["gang_order"] == ["priority", "gang", "drf"]
     assert shown["pipeline"]["evict_veto"] == ["protection", "selfprotection", "conformance"]
     assert shown["eviction"]["reclaim"] is True

@@ -42,7 +42,7 @@ def test_without_a_file_the_built_in_policy_holds() -> None:
     file = PolicyFile("")
     file.reload_if_changed()
     assert file.text == DEFAULT_POLICY
-    assert file.policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
+    assert file.policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "reserve", "backfill")
 
 
 def test_a_changed_file_holds_at_once(followed: Followed) -> None:

@@ -17,7 +17,7 @@ from .scenario import Scenario, amounts
 pytestmark = pytest.mark.feature("borrowed-room")
 
 STRICT = DEFAULT_POLICY.replace("name: proportion", "name: proportion\n    arguments: {proportion.borrow: false}")
-RESERVE = DEFAULT_POLICY.replace("allocate, preempt", "allocate, reserve, preempt")
+RESERVE = DEFAULT_POLICY.replace("depth: none", "depth: 1")
 
 
 def cluster(policy: str | None = None, gpus: int = 10) -> Scenario:

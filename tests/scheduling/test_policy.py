@@ -36,7 +36,7 @@ def names(policy: Policy) -> list[str]:
 class TestAcceptedPolicies:
     def test_built_in_policy_is_accepted(self) -> None:
         policy = load_policy()
-        assert policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
+        assert policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "reserve", "backfill")
         expected = [
             "priority",
             "gang",

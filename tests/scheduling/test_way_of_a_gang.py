@@ -63,13 +63,13 @@ def test_turn_of_a_fitting_gang_has_a_short_code_path(monkeypatch: pytest.Monkey
     world = Scenario().nodes(4, cpu=4).job("gang", 4, cpu=1)
     way = way_of_a_turn(world, monkeypatch)
     assert len(world.placed("gang")) == 4
-    assert len(way.modules) <= 53
-    assert way.moves <= 199
+    assert len(way.modules) <= 54
+    assert way.moves <= 200
 
 
 def test_turn_of_a_gang_that_does_not_fit_has_a_short_code_path(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Scenario().nodes(4, cpu=4).job("gang", 8, cpu=3)
     way = way_of_a_turn(world, monkeypatch)
     assert len(world.waiting("gang")) == 8
-    assert len(way.modules) <= 59
-    assert way.moves <= 259
+    assert len(way.modules) <= 60
+    assert way.moves <= 261

@@ -7,6 +7,8 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeBackoffsRestored
 from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.scheduling.collecting.plugin import Collecting, load_collections
+from phalanx.scheduling.collecting.stored import decode_collections, encode_collections
 from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom, load_reclaims
 from phalanx.scheduling.reservations.stored import StoredStarts, decode, decode_grants, decode_losses, encode
@@ -16,23 +18,26 @@ from ..scheduling.features import starts
 
 
 class StoredRecords(msgspec.Struct, frozen=True):
-    """Promised starts with their losses and grants (`promises`, as stored), observed starts, and the back-offs of
-    nodes and of reclaimed gangs."""
+    """Promised starts with their losses and grants (`promises`, as stored), observed starts, the back-offs of
+    nodes and of reclaimed gangs, and collections (as stored)."""
 
     promises: str
     observed: StoredStarts
     node_backoffs: tuple[NodeBackoffEntry, ...]
     reclaimed: list[ReclaimedGang]
+    collections: str
 
     @classmethod
     def of(cls, scheduler: Scheduler, state: ClusterState) -> StoredRecords:
         feature, borrowed = starts(scheduler), scheduler.features.get(BorrowedRoom)
+        collecting = scheduler.features.get(Collecting)
         _, promised, grants, losses = feature.promised()
         return cls(
             encode(promised, grants, losses),
             feature.observed_starts(),
             state.nodes.backoff.entries(),
             borrowed.backoff.export() if borrowed is not None else [],
+            encode_collections(collecting.export() if collecting is not None else []),
         )
 
     def load(self, scheduler: Scheduler, state: ClusterState) -> None:
@@ -44,3 +49,6 @@ class StoredRecords(msgspec.Struct, frozen=True):
         assert not faults + faults_of_grants + faults_of_losses
         starts(scheduler).load(promised, self.observed, grants, losses)
         load_reclaims(scheduler.features, self.reclaimed)
+        collections, fault = decode_collections(self.collections)
+        assert not fault
+        load_collections(scheduler.features, collections)

@@ -261,6 +261,7 @@ class PodSpec(Wire):
     resource_claims: list[PodResourceClaim] = []
     host_network: bool = False
     host_users: bool | None = None
+    restart_policy: str = ""
 
 
 class Condition(Wire):

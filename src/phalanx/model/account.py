@@ -129,6 +129,7 @@ class Account(msgspec.Struct, frozen=True):
     hierarchy: tuple[tuple[str, int], ...] = ()
     budget: Budget | None = None
     min_run_time: int = 0  # seconds after their start during which its pods are not evicted for other pods
+    collect_after: int | None = None  # seconds until a waiting gang collects room, -1: never; None: inherited
     max_run_time: int = 0  # maximum run time of its pods in seconds; 0: inherited from the parent account
     eviction_rate: EvictionRate | None = None
     self_protection: SelfProtection | None = None  # None: inherited from the parent account, else the policy's

@@ -143,7 +143,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     leader has no node). It is no object of the API.
 
     `run_time` is its stated run time. `marked_bound` is the time of its binding according to our signed mark, 0
-    without a valid mark.
+    without a valid mark. An `endless` pod is restarted or replaced whenever it ends, so without a limit it never
+    leaves. `owner_kind` is the kind of its controller, "" without one.
     """
 
     namespace: str
@@ -190,6 +191,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     expires: int = 0
     run_time: RunTime = NO_RUN_TIME
     marked_bound: int = 0
+    endless: bool = False
+    owner_kind: str = ""
 
     @property
     def key(self) -> str:

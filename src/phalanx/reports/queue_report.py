@@ -12,6 +12,7 @@ from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueRep
 from phalanx.reports.account_report import AccountReport, amounts
 from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.collecting.plugin import load_collections
 from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -35,6 +36,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
     load_reclaims(scheduler.features, promises.reclaimed)
+    load_collections(scheduler.features, promises.collections)
     scheduler.observe(now)
     accounts = AccountReport(scheduler.new_session(now))
     queues = {record.key: accounts.queue(record) for record in accounts.queues()}

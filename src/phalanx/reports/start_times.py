@@ -10,6 +10,7 @@ from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
 from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.collecting.plugin import load_collections
 from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import never
@@ -53,6 +54,7 @@ def start_entries(
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
     load_reclaims(scheduler.features, promises.reclaimed)
+    load_collections(scheduler.features, promises.collections)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     starts = [

@@ -13,6 +13,7 @@ from phalanx.model.decisions import Bind, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.collecting.plugin import load_collections
 from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.queue_order import QueueOrder
@@ -76,6 +77,7 @@ def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promise
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
     load_reclaims(scheduler.features, promises.reclaimed)
+    load_collections(scheduler.features, promises.collections)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     session = scheduler.new_session(now)

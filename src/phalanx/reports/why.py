@@ -29,6 +29,7 @@ from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.scheduling.collecting.plugin import load_collections
 from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND
 from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
@@ -78,6 +79,7 @@ class WhyReport:
         scheduler.history.restore(snapshot.usages, now)
         rehearse_promises(scheduler.features, self._promises.promises)
         load_reclaims(scheduler.features, self._promises.reclaimed)
+        load_collections(scheduler.features, self._promises.collections)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # States before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}

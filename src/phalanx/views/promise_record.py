@@ -10,6 +10,7 @@ import msgspec
 
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.collecting.stored import decode_collections
 from phalanx.scheduling.features.borrow_backoff import decode_reclaims
 from phalanx.scheduling.reservations.stored import StoredReservation, decode, decode_starts
 from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource
@@ -18,6 +19,7 @@ NAME = "reservations"
 DATA_KEY = "reservations.json"
 STARTS_KEY = "starts.json"
 RECLAIMS_KEY = "reclaims.json"
+COLLECTIONS_KEY = "collections.json"
 WRITTEN_KEY = "written.json"
 
 
@@ -42,10 +44,11 @@ def promises_of(document: Mapping[str, Any]) -> Promises:
         PromiseSource.STORED, str(metadata.get("resourceVersion", "")), _written(str(data.get(WRITTEN_KEY, "")))
     )
     reclaimed, fault_of_reclaims = decode_reclaims(str(data.get(RECLAIMS_KEY, "")))
-    problems = "; ".join(filter(None, [*faults, fault, fault_of_reclaims]))
+    collections, fault_of_collections = decode_collections(str(data.get(COLLECTIONS_KEY, "")))
+    problems = "; ".join(filter(None, [*faults, fault, fault_of_reclaims, fault_of_collections]))
     place = f"{metadata.get('namespace')}/{metadata.get('name')}"
     warning = f"configmap {place}, promised starts: {problems}" if problems else ""
-    return Promises(tuple(promises), starts, origin, warning, tuple(reclaimed))
+    return Promises(tuple(promises), starts, origin, warning, tuple(reclaimed), tuple(collections))
 
 
 def encode_written(now: float, plan: int) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.collecting.stored import StoredCollection
 from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import ToldStart
@@ -75,7 +76,7 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
     """All promised starts of a scheduler in the order of the plan, and the observed starts.
 
     `warning` is the reason why all or some of them could not be read. `reclaimed` are the gangs with a back-off of
-    borrowing, which the same record has.
+    borrowing and `collections` the gangs that collect room, which the same record has.
     """
 
     promises: tuple[StoredReservation, ...] = ()
@@ -83,6 +84,7 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
     origin: PromiseOrigin = PromiseOrigin()
     warning: str = ""
     reclaimed: tuple[ReclaimedGang, ...] = ()
+    collections: tuple[StoredCollection, ...] = ()
 
     @cached_property
     def _by_gang(self) -> dict[tuple[str, str], tuple[str, StoredReservation]]:

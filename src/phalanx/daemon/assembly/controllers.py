@@ -37,6 +37,7 @@ from phalanx.daemon.ledger_check import LedgerCheck
 from phalanx.kube.own_objects import name_prefix
 from phalanx.model.events import NodeBackoffsRestored, PodRejected
 from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.scheduling.collecting.plugin import Collecting
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.session.eviction_log import NotedEvictions
@@ -78,7 +79,14 @@ def build_stored_state(core: Core, writes: Writes, observation: Observation) -> 
         UsageRecord(client, pool, place, core.scheduler.history, time.time, prefix=prefix),
         starts,
         ReservationRecord(
-            client, pool, place, starts.promised, starts.observed_starts, borrowed_room.backoff, prefix=prefix
+            client,
+            pool,
+            place,
+            starts.promised,
+            starts.observed_starts,
+            borrowed_room.backoff,
+            features.get(Collecting),
+            prefix=prefix,
         ),
         DefragmentationRecord(
             client, pool, place, defragmentation, core.lifecycle.wake.set, time.time, prefix=prefix

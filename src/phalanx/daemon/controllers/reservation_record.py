@@ -1,10 +1,11 @@
-"""Promised starts, granted advance reservations and reclaimed gangs, stored in a ConfigMap across restarts."""
+"""Promised starts, advance reservations, reclaimed gangs and collections, stored in a ConfigMap across restarts."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from phalanx.daemon.controllers.own_config_map import LeftAlone, OwnConfigMap
 from phalanx.execution.record_writes import RecordWrites
@@ -12,6 +13,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
+from phalanx.scheduling.collecting.stored import StoredCollection, decode_collections, encode_collections
 from phalanx.scheduling.features.borrow_backoff import (
     BorrowBackoff,
     ReclaimedGang,
@@ -30,7 +32,15 @@ from phalanx.scheduling.reservations.stored import (
     encode,
     encode_starts,
 )
-from phalanx.views.promise_record import DATA_KEY, NAME, RECLAIMS_KEY, STARTS_KEY, WRITTEN_KEY, encode_written
+from phalanx.views.promise_record import (
+    COLLECTIONS_KEY,
+    DATA_KEY,
+    NAME,
+    RECLAIMS_KEY,
+    STARTS_KEY,
+    WRITTEN_KEY,
+    encode_written,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +52,18 @@ _MOST_RECLAIMED_GANGS = 500
 MOST_LOSSES = 100
 
 
+class StoredCollections(Protocol):
+    """Collections of a scheduler; `version` changes with each change that is stored."""
+
+    version: int
+
+    def export(self) -> list[StoredCollection]: ...
+
+    def restore(self, collections: Iterable[StoredCollection]) -> None: ...
+
+
 class ReservationRecord:
-    """Storage of promised starts and granted advance reservations in a ConfigMap.
+    """Storage of promised starts, granted advance reservations and collections in a ConfigMap.
 
     They are loaded once before the first plan and written after changes, one write at a time. Only the scheduler
     has the right to write the object, so its content cannot come from a tenant.
@@ -59,6 +79,7 @@ class ReservationRecord:
         ],
         starts: Callable[[], StoredStarts],
         backoff: BorrowBackoff | None = None,
+        collecting: StoredCollections | None = None,
         *,
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
@@ -69,8 +90,9 @@ class ReservationRecord:
         self._starts = starts
         self._backoff = backoff if backoff is not None else BorrowBackoff()
         self._now = now
-        # Versions of the plan and of the back-off.
-        self._written = (0, 0)
+        self._collecting = collecting
+        # Versions of the plan, of the back-off and of the collections.
+        self._written = (0, 0, 0)
         self._data: dict[str, str] = {}
         self._writes = RecordWrites(pool, self._write)
         # Stored grants by name.
@@ -86,18 +108,22 @@ class ReservationRecord:
         texts = await self._object.read()
         if not texts:
             return [], StoredStarts(), [], []
-        self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY, RECLAIMS_KEY) if key in texts}
+        self._data = {
+            key: texts[key] for key in (DATA_KEY, STARTS_KEY, RECLAIMS_KEY, COLLECTIONS_KEY) if key in texts
+        }
         promises, faults = decode(self._data.get(DATA_KEY, ""))
         grants, grant_faults = decode_grants(self._data.get(DATA_KEY, ""))
         self._grants = {grant.name: grant for grant in grants}
         losses, loss_faults = decode_losses(self._data.get(DATA_KEY, ""))
         starts, fault_of_starts = decode_starts(self._data.get(STARTS_KEY, ""))
         reclaimed, fault_of_reclaims = decode_reclaims(self._data.get(RECLAIMS_KEY, ""))
-        self._restore(reclaimed)
+        collections, fault_of_collections = decode_collections(self._data.get(COLLECTIONS_KEY, ""))
+        self._restore(reclaimed, collections)
         for key, fault in (
             *((DATA_KEY, fault) for fault in (*faults, *grant_faults, *loss_faults)),
             (STARTS_KEY, fault_of_starts),
             (RECLAIMS_KEY, fault_of_reclaims),
+            (COLLECTIONS_KEY, fault_of_collections),
         ):
             if fault:
                 self._object.complain(f"key {key}: {fault}")
@@ -107,23 +133,28 @@ class ReservationRecord:
             log.info("%d advance reservations are restored", len(grants))
         return promises, starts, grants, losses
 
-    def _restore(self, reclaimed: list[ReclaimedGang]) -> None:
+    def _restore(self, reclaimed: list[ReclaimedGang], collections: list[StoredCollection]) -> None:
         if reclaimed:
             self._backoff.load(reclaimed)
-            self._written = (0, self._backoff.version)
+            self._written = (0, self._backoff.version, 0)
             log.info("%d reclaimed gangs are restored", len(reclaimed))
+        if collections and self._collecting is not None:
+            self._collecting.restore(collections)
+            log.info("the collections of %d gangs are restored", len(collections))
 
     def save(self) -> None:
         """Submit a write of changed promised starts and reclaimed gangs."""
         if self._version() != self._written:
             self._writes.submit()
 
-    def _version(self) -> tuple[int, int]:
-        return self._promises()[0], self._backoff.version
+    def _version(self) -> tuple[int, int, int]:
+        collections = self._collecting.version if self._collecting is not None else 0
+        return self._promises()[0], self._backoff.version, collections
 
     async def _write(self) -> None:
         plan_version, promises, grants, losses = self._promises()
-        version, reclaimed = (plan_version, self._backoff.version), self._backoff.export()
+        version, reclaimed = self._version(), self._backoff.export()
+        collections = self._collecting.export() if self._collecting is not None else []
         if version == self._written:
             return
         try:
@@ -135,6 +166,8 @@ class ReservationRecord:
                 data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
             if reclaimed or RECLAIMS_KEY in self._data:
                 data[RECLAIMS_KEY] = encode_reclaims(reclaimed, _MOST_RECLAIMED_GANGS)
+            if collections or COLLECTIONS_KEY in self._data:
+                data[COLLECTIONS_KEY] = encode_collections(collections)
             news = {key: text for key, text in data.items() if text != self._data.get(key)}
             if news:
                 # Views show the age of the record. A new time alone is no reason to write.

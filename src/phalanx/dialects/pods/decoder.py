@@ -31,6 +31,7 @@ from phalanx.dialects.pods.evictability import (
     hides_terms,
     is_critical,
     is_fixture,
+    never_ends,
 )
 from phalanx.dialects.pods.inter_pod_constraints import context_of, peers_of
 from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
@@ -168,6 +169,8 @@ class PodDecoder:
             bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
             grace=grace_of(pod),
             fixture=owner is not None and is_fixture(pod),
+            endless=never_ends(wanted.restart_policy, owner),
+            owner_kind=owner.kind if owner is not None else "",
             controller=(owner.uid or f"{owner.kind} {owner.name}") if owner is not None else "",
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,

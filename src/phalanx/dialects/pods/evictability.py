@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.dialects.core import PodObject
+from phalanx.dialects.core import OwnerReference, PodObject
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.times import parse_duration, parse_moment
 from phalanx.model.eviction_condition import EVICTION, ToldEviction, read_eviction
@@ -33,6 +33,9 @@ SYSTEM_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
 # Only the system's classes have a higher priority (kubernetes, pkg/apis/scheduling/types.go).
 HIGHEST_USER_PRIORITY = 1_000_000_000
 _CRITICAL_PRIORITY = 2_000_000_000
+
+# Kinds of controllers that replace each pod that ends.
+_ENDLESS_OWNERS = frozenset(("ReplicaSet", "Deployment", "ReplicationController", "StatefulSet", "DaemonSet"))
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
@@ -130,6 +133,11 @@ def is_fixture(pod: PodObject) -> bool:
         if owner.controller and owner.kind == "DaemonSet":
             return True
     return is_static(pod)
+
+
+def never_ends(restart_policy: str, owner: OwnerReference | None) -> bool:
+    """Return whether the kubelet restarts the pod whenever it ends (the default), or its owner replaces it."""
+    return restart_policy in ("", "Always") or (owner is not None and owner.kind in _ENDLESS_OWNERS)
 
 
 def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:

@@ -19,7 +19,7 @@ from phalanx.dialects.quotas.eviction_limits import (
     parse_self_protection,
 )
 from phalanx.dialects.reader import ObjectReader, describe
-from phalanx.dialects.run_times.stated import MAX_RUN_TIME, parse_run_time
+from phalanx.dialects.run_times.stated import COLLECT_AFTER, MAX_RUN_TIME, parse_collect_after, parse_run_time
 from phalanx.model.account import Account, Budget, EvictionRate, Limits, SelfProtection, Tree, limits_of
 from phalanx.model.gang import GroupRef, Problem
 from phalanx.model.resources import parse_amount
@@ -135,6 +135,9 @@ class AccountReader(ObjectReader):
 
     def min_run_time(self, stated: Stated | None = None, place: str = "annotation") -> int:
         return self._parsed(MIN_RUN_TIME, stated, place, parse_min_run_time) or 0
+
+    def collect_after(self) -> int | None:
+        return self._parsed(COLLECT_AFTER, None, "annotation", parse_collect_after)
 
     def max_run_time(self, stated: Stated | None = None, place: str = "annotation") -> int:
         return self._parsed(MAX_RUN_TIME, stated, place, parse_run_time) or 0

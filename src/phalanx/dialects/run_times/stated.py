@@ -10,6 +10,7 @@ from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.text.decoding import quoted
 
 MAX_RUN_TIME = "phalanx.dev/max-run-time"
+COLLECT_AFTER = "phalanx.dev/collect-after"
 EXPECTED_RUN_TIME = "phalanx.dev/expected-run-time"
 KAI_EXPECTED = "kai.scheduler/expected-runtime"
 # Written by our controller on the pods of a Volcano Job: the Job's spec.runningEstimate.
@@ -31,6 +32,17 @@ def parse_run_time(text: str) -> int:
     if not 0 < seconds <= _LONGEST:
         raise ValueError("write a duration above 0, such as 90m or 36h; the value is ignored")
     return seconds
+
+
+def parse_collect_after(text: str) -> int:
+    """Parse the time after which a waiting gang collects room into seconds; -1 for `never`. Raise ValueError with
+    advice."""
+    if text.strip() == "never":
+        return -1
+    try:
+        return parse_run_time(text)
+    except ValueError:
+        raise ValueError("write a duration above 0, such as 10m or 2h, or never; the value is ignored") from None
 
 
 def parse_slurm_minutes(text: str) -> int:

@@ -64,8 +64,8 @@ _BY_GROUP: Final[Mapping[str, str]] = {
     "leaderworkerset.sigs.k8s.io": "exclusive-topology size worker-index",
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (
-        "bound budget checkpointed-at cordoned-by device-plan disruption-mode eviction-rate expected-members "
-        "expected-requests generated-from-pods growth-delay hold reservation scale-up-delay "
+        "bound budget checkpointed-at collect-after cordoned-by device-plan disruption-mode eviction-rate "
+        "expected-members expected-requests generated-from-pods growth-delay hold reservation scale-up-delay "
         "expected-run-time expected-timeout gang gang-plan job-running-estimate made-from-pods "
         "max-protection-time max-run-time min-count min-run-time pod-group quotas self-protection topology-key"
     ),

@@ -14,8 +14,8 @@ from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
 from phalanx.scheduling.start_reservations.turns import (
     entitled,
-    parts_of,
     queue_of,
+    requested_parts,
     run_limit,
 )
 
@@ -68,7 +68,8 @@ def loses_more_than(session: Session, units: Sequence[QueuedUnit], lost_work: fl
 
 
 def _settings(session: Session) -> ReservationSettings | None:
-    return session.plugin_runtime.policy.reservations
+    settings = session.plugin_runtime.policy.reservations
+    return settings if settings is not None and settings.reserves_starts else None
 
 
 def _reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
@@ -82,7 +83,7 @@ def _start_within(session: Session, unit: QueuedUnit, demand: WaitReason, latest
     assert plan is not None
     reservation = plan.get(unit.key)
     if reservation is None and demand.for_room and not plan.hopeless(unit.key) and entitled(session, plan, unit):
-        parts, limit = parts_of(session, unit), run_limit(unit)
+        parts, limit = requested_parts(session, plan, unit), run_limit(unit)
         window = plan.question(parts, limit) if parts else None
         if window is not None and window.start <= latest:
             priority = min(session.turn_priority(member) for member in unit.members)

@@ -10,6 +10,11 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.vocabulary import RESERVE
 
+#: Seconds that a gang waits for room on nodes before it collects, and the setting of gangs that never do.
+COLLECT_AFTER, NEVER = 600, -1
+# Value of `depth` without promised starts.
+_NO_STARTS = "none"
+
 
 class ReservationSettings(msgspec.Struct, frozen=True):
     """`depth` is the number of waiting units per queue with a start reservation (1: EASY; 0: all, conservative).
@@ -24,8 +29,9 @@ class ReservationSettings(msgspec.Struct, frozen=True):
     check). They are also not evicted if the lost work exceeds `most_lost_percent` of the time that the unit gains
     (-1: no limit).
 
-    Without `reserves_starts` no start is reserved: the policy has no action `reserve`, but there are advance
-    reservations.
+    Without `reserves_starts` no start is reserved: `depth` is `none`, or the policy has no action `reserve` and
+    there are advance reservations. A gang that waits `collect_after` seconds for room on nodes collects it (-1:
+    never).
     """
 
     depth: int = 1
@@ -37,6 +43,11 @@ class ReservationSettings(msgspec.Struct, frozen=True):
     most_lost_percent: int = -1
     forecast_every: int = 1800
     reserves_starts: bool = True
+    collect_after: int = NEVER
+
+    @property
+    def collects(self) -> bool:
+        return self.collect_after >= 0
 
 
 def reservation_settings(
@@ -48,8 +59,9 @@ def reservation_settings(
         return None
     stated = Arguments(f"action {RESERVE}", arguments.get(RESERVE, {}))
     try:
+        reserves_starts = stated.text("depth") != _NO_STARTS
         return ReservationSettings(
-            stated.integer("depth", 1, 0),
+            stated.integer("depth", 1, 0) if reserves_starts else 0,
             stated.integer("minAgeSeconds", 0, 0),
             stated.integer("minPriority", -(2**31), -(2**31)),
             _shortest_first(stated),
@@ -57,10 +69,19 @@ def reservation_settings(
             stated.integer("waitInsteadSeconds", 0, 0),
             stated.integer("maxLostWorkPercent", -1, -1),
             stated.integer("forecastSeconds", 1800, 0),
+            reserves_starts,
+            _collect_after(stated),
         )
     except PolicyError as error:
         errors.append(str(error))
         return None
+
+
+def _collect_after(stated: Arguments) -> int:
+    if stated.text("collectAfter") == "never":
+        return NEVER
+    seconds = stated.duration("collectAfter")
+    return COLLECT_AFTER if seconds is None else seconds
 
 
 def _shortest_first(stated: Arguments) -> bool:

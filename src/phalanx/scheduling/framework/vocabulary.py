@@ -77,6 +77,7 @@ RESERVE_ARGUMENTS = (
     "forecastSeconds",
     "waitInsteadSeconds",
     "maxLostWorkPercent",
+    "collectAfter",
 )
 
 DEFRAGMENT = "defragment"

@@ -93,6 +93,10 @@ class Placer:
         """Return bool[N]: the rows that are open to the class now, whatever pods are there."""
         return self._views.current(pod_class, scored=False).static
 
+    def open_in_time(self, pod_class: ClassRecord) -> BoolArray:
+        """Return bool[N]: the rows open to the class where a pod that is placed now ends before maintenance."""
+        return self.eligible_rows(pod_class) & self._views.in_time(pod_class, slice(None))
+
     def lasting_rows(self, pod_class: ClassRecord) -> BoolArray:
         """Return bool[N]: the rows that are open to the class at some time, whatever pods are there."""
         return self._views.lasting(pod_class)

@@ -139,10 +139,14 @@ def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
         )
     if RESERVE in actions and "allocate" not in actions:
         yield "actions: reserve has no effect without allocate; name allocate before it"
-    if RESERVE in actions and "sla" not in names and policy.exceeded_run_times == "report":
+    reservations = policy.reservations
+    if reservations is not None and not reservations.reserves_starts and not reservations.collects:
+        yield "actions: reserve has no effect: depth is none and collectAfter is never; remove one of them"
+    promises = reservations is not None and reservations.reserves_starts
+    if promises and "sla" not in names and policy.exceeded_run_times == "report":
         yield (
-            "actions: reserve relies on declared run times, and no gang is evicted that runs longer; "
-            "write phalanx.exceededRunTimes: kill or evict-when-needed"
+            "actions: promised starts of reserve rely on declared run times, and no gang is evicted that runs "
+            "longer; write phalanx.exceededRunTimes: kill or evict-when-needed"
         )
     if "enqueue" not in actions and {"overcommit", "sla", "resourcequota"} & set(names):
         which = ", ".join(name for name in names if name in ("overcommit", "sla", "resourcequota"))

@@ -33,7 +33,10 @@ from phalanx.scheduling.policy.plugin_checks import class_faults, remarks, setti
 from phalanx.scheduling.policy.registry import available_plugins, offered_actions, standing
 
 DEFAULT_POLICY = """\
-actions: "enqueue, allocate, preempt, reclaim, backfill"
+actions: "enqueue, allocate, preempt, reclaim, reserve, backfill"
+configurations:
+- name: reserve
+  arguments: {depth: none}
 tiers:
 - plugins:
   - name: priority

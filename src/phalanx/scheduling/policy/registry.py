@@ -17,6 +17,7 @@ from phalanx.scheduling.actions.enqueue import enqueue
 from phalanx.scheduling.actions.preempt import preempt
 from phalanx.scheduling.actions.reserve import reserve
 from phalanx.scheduling.actions.shuffle import shuffle
+from phalanx.scheduling.collecting.plugin import Collecting
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
@@ -147,6 +148,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         Maintenance(state),
         RejectingNodes(state),
         StartReservations(state, queue),
+        Collecting(state, queue),
         Defragmentation(),
     )
     names = {feature.name for feature in ours}

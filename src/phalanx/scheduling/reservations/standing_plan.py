@@ -39,6 +39,8 @@ class StandingPlan:
         self._lifted: dict[UnitKey, Reservation] = {}
         # Free room of late starts from now on, beside their windows.
         self._holds: dict[UnitKey, Window] = {}
+        # Rows on which units collect room: other units get no window there.
+        self.collected: dict[UnitKey, RowArray] = {}
         self.advance = AdvancePlan(state)
         self._future = self._new_future()
         self._accounts: AccountFuture | None = None
@@ -58,6 +60,21 @@ class StandingPlan:
     def _has_closed_windows(self) -> bool:
         """Whether a window is closed to the unit that has its turn."""
         return len(self._lifted) < len(self._reservations) or bool(self.advance.grants)
+
+    @property
+    def reserved_rows(self) -> BoolArray:
+        """Return bool[N]: the rows with reserved windows that are not lifted; rows beyond its end have none."""
+        return self._rows
+
+    def beside_collections(self, key: UnitKey, rows: BoolArray) -> BoolArray:
+        """Return bool[N]: `rows` without those on which other units collect room."""
+        others = [collected for unit, collected in self.collected.items() if unit != key]
+        if not others:
+            return rows
+        beside = rows.copy()
+        for collected in others:
+            beside[collected[collected < len(beside)]] = False
+        return beside
 
     def _new_future(self) -> FutureMatrix:
         future = FutureMatrix(self._state, self.settings.start_delay)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.framework.reserved_rooms import joint_room
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.cycle_events import CycleEvents
 from phalanx.scheduling.session.cycle_plugin import CYCLE_POINTS, CyclePlugin, Turn
@@ -49,9 +50,9 @@ class CycleFeatures:
             feature.configure(policy)
 
     def reserved_room(self) -> ReservedRoom | None:
-        """Return the room that the first feature with reservations closes to pods; None without reservations."""
+        """Return the room that features close to pods; None without reservations."""
         rooms = (feature.reserved_room() for feature in self._at["reserved_room"])
-        return next((room for room in rooms if room is not None), None)
+        return joint_room([room for room in rooms if room is not None])
 
     @property
     def outdated(self) -> bool:

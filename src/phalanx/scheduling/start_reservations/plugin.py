@@ -66,7 +66,8 @@ class StartReservations(CyclePlugin):
     # Policy
 
     def configure(self, policy: Policy) -> None:
-        self._settings = policy.reservations
+        settings = policy.reservations
+        self._settings = settings if settings is not None and settings.reserves_starts else None
         if self._settings is None and not self._advance_wanted:
             self.plan, self._promises, self._losses = None, [], []
             return

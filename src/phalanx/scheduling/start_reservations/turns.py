@@ -129,20 +129,23 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
         session.out_of_time,
         partial(wanted_by, session),
         partial(_obstacle, session),
-        partial(_parts_now, session),
+        partial(_parts_now, session, plan),
     )
 
 
-def _parts_now(session: Session, reservation: Reservation) -> tuple[Part, ...]:
+def _parts_now(session: Session, plan: ReservationPlan, reservation: Reservation) -> tuple[Part, ...]:
     """Return the request of a reservation with the nodes and topology domains of now; itself if unchanged."""
     if any(part.domains is not None for part in reservation.parts):
         unit = session.queue.unit(reservation.key)
-        fresh = parts_of(session, unit) if unit is not None else ()
+        fresh = requested_parts(session, plan, unit) if unit is not None else ()
         same = len(fresh) == len(reservation.parts) and all(map(_same, fresh, reservation.parts))
         requests = [(part.pod_class, part.count, part.charge_path) for part in fresh]
         former = [(part.pod_class, part.count, part.charge_path) for part in reservation.parts]
         return reservation.parts if same or requests != former else fresh
-    rows = [session.placer.eligible_rows(part.pod_class) for part in reservation.parts]
+    rows = [
+        plan.beside_collections(reservation.key, session.placer.eligible_rows(part.pod_class))
+        for part in reservation.parts
+    ]
     if all(np.array_equal(part.rows, now) for part, now in zip(reservation.parts, rows, strict=True)):
         return reservation.parts
     return tuple(
@@ -219,7 +222,7 @@ def _restored_reservation(
     unit = session.queue.unit(promise.key)
     if unit is None or not _is_present(session, promise):
         return None
-    parts = parts_of(session, unit)
+    parts = requested_parts(session, plan, unit)
     if not parts or start_obstacle(session, unit):
         return None
     shares = shares_of(promise, parts, session.state.nodes) or ()
@@ -256,7 +259,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     """Reserve a start for an unschedulable unit, if it is eligible and a start exists."""
     demand, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
-        parts = parts_of(session, unit) if demand.for_room else ()
+        parts = requested_parts(session, plan, unit) if demand.for_room else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
         return
@@ -270,7 +273,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     if plan.settings.min_age and wait > 0 and not _permitted(session, unit):
         session.queue.recheck_at(unit, session.now + wait)
         return
-    parts = parts_of(session, unit)
+    parts = requested_parts(session, plan, unit)
     if parts:
         unit.reserved = (
             plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
@@ -339,6 +342,14 @@ def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
         else:
             parts += _parts(session, _quorum(session, gang), domains)
     return (*_parts(session, anywhere, None), *parts)
+
+
+def requested_parts(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> tuple[Part, ...]:
+    """Return the parts of the unit without the nodes on which other units collect room."""
+    parts = parts_of(session, unit)
+    if not plan.collected:
+        return parts
+    return tuple(msgspec.structs.replace(part, rows=plan.beside_collections(unit.key, part.rows)) for part in parts)
 
 
 def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) -> Iterator[Part]:
