@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-slow features flaky pythons soak lint audit bench image sbom site pictures setup clean
+.PHONY: demo quick test calls test-slow features flaky pythons soak lint audit bench image sbom site pictures setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
@@ -19,6 +19,9 @@ test-slow: setup   ## the slow ones, and all random worlds of those of which `ma
 
 features: setup    ## the tests of the scheduler once for each feature of the cycle, with that feature left out
 	@$(BIN)/python -m tests.features
+
+calls: setup       ## the table of function calls per pod (tests/calls) anew, for this Python
+	@$(BIN)/python -m tests.calls
 
 flaky: setup       ## the tests N times in random order on a loaded machine; N=5 SEED=0
 	@$(BIN)/python -m tests.flaky --runs $(or $(N),5) --seed $(or $(SEED),0)

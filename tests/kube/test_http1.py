@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http.aiohttp_transport import AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection
 from phalanx.kube.http.http1_transport import Http1Transport
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
@@ -223,9 +222,7 @@ async def pool(limit: int = 2) -> AsyncIterator[tuple[RawServer, Http1Transport]
     server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     raw.url = f"http://127.0.0.1:{port}"
-    transport = Http1Transport(
-        raw.url, context=None, streams=AiohttpTransport(raw.url, context=None), max_connections=limit
-    )
+    transport = Http1Transport(raw.url, context=None, max_connections=limit)
     try:
         yield raw, transport
     finally:
@@ -389,8 +386,7 @@ async def test_connection_handed_to_a_caller_cancelled_at_that_moment_serves_the
 
 
 async def test_place_in_the_pool_is_not_lost_when_connecting_fails() -> None:
-    streams = AiohttpTransport("http://127.0.0.1:1", context=None)
-    transport = Http1Transport("http://127.0.0.1:1", context=None, streams=streams, max_connections=1)
+    transport = Http1Transport("http://127.0.0.1:1", context=None, max_connections=1)
     for _ in range(2):
         with pytest.raises(Unreachable, match=r"^POST /x: cannot connect to 127.0.0.1:1: "):
             await transport.request(call(limit=60), NOBODY)

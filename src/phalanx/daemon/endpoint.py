@@ -7,11 +7,13 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,9 @@ async def serving(
     options: EndpointOptions, observed: Observed, exposition: Callable[[], bytes]
 ) -> AsyncIterator[int]:
     """Serve the HTTP endpoint inside the context, on the port that is yielded. Raises EndpointError."""
+    # A process without this endpoint starts without the import.
+    from aiohttp import web
+
     host, _, port = options.address.rpartition(":")
     if not port.isdecimal():
         raise EndpointError(f"--metrics-address {options.address!r} is not HOST:PORT")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
 
 from phalanx.cluster.account_copies import AccountCopies
 from phalanx.cluster.state import ClusterState
@@ -35,6 +34,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 #: Names of kube-scheduler where it has them.
 _CALL_TYPES = {
@@ -156,6 +158,8 @@ class Inspection:
             return await asyncio.to_thread(_text, self._accounts, snapshot)
 
     async def refusal(self, request: web.Request) -> web.Response | None:
+        from aiohttp import web
+
         try:
             await self._access.check(request.headers.get("Authorization", ""), request.path)
         except AccessError as error:
@@ -163,6 +167,8 @@ class Inspection:
         return None
 
     async def inspect(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
         refusal = await self.refusal(request)
         if refusal is not None:
             return refusal
@@ -178,6 +184,8 @@ class Inspection:
 
     async def gangs(self, request: web.Request) -> web.Response:
         """Return the gangs of a namespace (`?namespace=`) or of all, and of a queue (`?queue=`) or of all."""
+        from aiohttp import web
+
         namespace, queue = (request.query.get(name, "") for name in ("namespace", "queue"))
         try:
             await self._access.check_pods(request.headers.get("Authorization", ""), namespace)
@@ -203,6 +211,8 @@ class Inspection:
         return None
 
     def _story(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
         pod = request.query.get("pod", "")
         namespace, _, name = pod.partition("/")
         if not namespace or not name or "/" in name:

@@ -10,10 +10,10 @@ import zlib
 from typing import cast
 
 from phalanx.kube.errors import ConnectionLost
-from phalanx.kube.http.aiohttp_transport import keep_alive
+from phalanx.kube.http.sockets import keep_alive
 from phalanx.kube.http.transport import HttpResponse
 
-__all__ = ["Http1Connection", "StaleConnection"]
+__all__ = ["HEAD_LIMIT", "GarbledAnswer", "Http1Connection", "StaleConnection"]
 
 HEAD_LIMIT = 65536
 _NO_BODY = frozenset({204, 304})
@@ -29,7 +29,7 @@ class StaleConnection(ConnectionLost):
     """Connection that ended without a byte of a response: typical after a long idle time."""
 
 
-class _Garbled(Exception):  # noqa: N818 - private, and always converted into a ConnectionLost
+class GarbledAnswer(Exception):  # noqa: N818 - always converted into a ConnectionLost
     """Response that is not valid HTTP, or uses an unsupported feature."""
 
 
@@ -120,14 +120,14 @@ class Http1Connection(asyncio.Protocol):
         self._received += len(data)
         try:
             if self._limit and self._received > self._limit + HEAD_LIMIT:
-                raise _Garbled(f"larger than {self._limit} bytes")
+                raise GarbledAnswer(f"larger than {self._limit} bytes")
             if not self._started:
                 self._started = True
                 if self._parse_single_piece(data):
                     return
             self._buffer += data
             self._parse()
-        except (_Garbled, ValueError, zlib.error) as error:
+        except (GarbledAnswer, ValueError, zlib.error) as error:
             self._fail(ConnectionLost(f"the answer is garbled: {error}"))
 
     def eof_received(self) -> None:
@@ -163,14 +163,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _parse(self) -> None:
         buffer = self._buffer
-        while not self._status:
-            end = buffer.find(b"\r\n\r\n")
-            if end < 0:
-                if len(buffer) > HEAD_LIMIT:
-                    raise _Garbled("no end of the header")
-                return
-            self._parse_head(bytes(buffer[: end + 2]))  # False for 1xx: the final response follows
-            del buffer[: end + 4]
+        if not self._find_head():
+            return
         if self._chunked:
             # An API server sends each object of a list as one chunk, so many chunks are extracted together.
             early, enough = self._received < HEAD_LIMIT, len(buffer) >= _GATHERED
@@ -181,10 +175,23 @@ class Http1Connection(asyncio.Protocol):
             del buffer[: self._length]
             self._complete(body)
 
+    def _find_head(self) -> bool:
+        """Move the head of the final response out of the buffer. Return False if it has not arrived yet."""
+        buffer = self._buffer
+        while not self._status:
+            end = buffer.find(b"\r\n\r\n")
+            if end < 0:
+                if len(buffer) > HEAD_LIMIT:
+                    raise GarbledAnswer("no end of the header")
+                return False
+            self._parse_head(bytes(buffer[: end + 2]))  # False for 1xx: the final response follows
+            del buffer[: end + 4]
+        return True
+
     def _parse_head(self, head: bytes) -> bool:
         """Parse status line and headers of a response. Return False for an interim response (1xx)."""
         if not head.startswith(b"HTTP/1."):
-            raise _Garbled("not HTTP/1")
+            raise GarbledAnswer("not HTTP/1")
         status = int(head[9:12])
         if status < 200:
             return False
@@ -201,7 +208,7 @@ class Http1Connection(asyncio.Protocol):
             self._until_end = not length
             self._length = int(length or 0)
             if self._length < 0:
-                raise _Garbled("a negative length")
+                raise GarbledAnswer("a negative length")
         connection = _field(fields, b"\r\nconnection:")
         if connection == "close" or (head.startswith(b"HTTP/1.0") and connection != "keep-alive"):
             self.usable = False
@@ -219,7 +226,7 @@ class Http1Connection(asyncio.Protocol):
                 size, start = int(buffer[at:end].partition(b";")[0], 16), end + 2
                 if size <= 0:
                     if size < 0:
-                        raise _Garbled("a negative chunk")
+                        raise GarbledAnswer("a negative chunk")
                     # Trailers, if any, end with an empty line; the size's own line end can be its first half.
                     last = buffer.find(b"\r\n\r\n", end)
                     if last < 0:
@@ -230,7 +237,7 @@ class Http1Connection(asyncio.Protocol):
                 if len(buffer) < end + 2:
                     return False
                 if not buffer.startswith(b"\r\n", end):
-                    raise _Garbled("a chunk without its end")
+                    raise GarbledAnswer("a chunk without its end")
                 parts.append(whole[start:end])
                 at = end + 2
         finally:
@@ -244,11 +251,11 @@ class Http1Connection(asyncio.Protocol):
             return response
         try:
             if self._encoding not in ("gzip", "deflate"):
-                raise _Garbled(f"content encoding {self._encoding!r}")
+                raise GarbledAnswer(f"content encoding {self._encoding!r}")
             # zlib releases the GIL, so the event loop continues meanwhile.
             long = len(response.body) >= _LONG
             body = await asyncio.to_thread(self._unpack, response.body) if long else self._unpack(response.body)
-        except (_Garbled, zlib.error) as error:
+        except (GarbledAnswer, zlib.error) as error:
             raise ConnectionLost(f"the answer is garbled: {error}") from error
         return response._replace(body=body)
 
@@ -261,9 +268,9 @@ class Http1Connection(asyncio.Protocol):
         unpacking = zlib.decompressobj(gzip_or_zlib)
         unpacked = unpacking.decompress(body, self._limit)
         if unpacking.unconsumed_tail:
-            raise _Garbled(f"larger than {self._limit} bytes")
+            raise GarbledAnswer(f"larger than {self._limit} bytes")
         if not unpacking.eof:
-            raise _Garbled("the compressed body has no end")
+            raise GarbledAnswer("the compressed body has no end")
         return unpacked
 
     def _complete(self, body: bytes) -> None:

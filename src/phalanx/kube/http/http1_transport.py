@@ -1,4 +1,4 @@
-"""Transport for requests on plain HTTP/1.1 connections, at a fifth of aiohttp's cost for a small write."""
+"""Transport on plain HTTP/1.1 connections, at a fifth of aiohttp's cost for a small write."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import asyncio
 import ipaddress
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http.aiohttp_transport import ACCEPT_PACKED, CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
+from phalanx.kube.http.http1_stream import Http1Stream
+from phalanx.kube.http.sockets import ACCEPT_PACKED, CONNECT_TIMEOUT, IDLE_LIMIT
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
 __all__ = ["Http1Transport"]
 
+C = TypeVar("C", bound=Http1Connection)
+
 
 class Http1Transport:
-    """Pool of up to ``max_connections`` kept-alive connections for requests; ``streams`` serves the watches.
+    """Pool of up to ``max_connections`` kept-alive connections for requests; each stream has its own connection.
 
     Whole responses are read into memory, which fits every request except a watch.
     """
@@ -31,7 +36,6 @@ class Http1Transport:
         server: str,
         *,
         context: ssl.SSLContext | None,
-        streams: AiohttpTransport,
         server_name: str | None = None,
         user_agent: str = "phalanx",
         headers: tuple[tuple[str, str], ...] = (),
@@ -52,15 +56,16 @@ class Http1Transport:
         self._race_after = None if _is_address(parts.hostname) else 0.25
         self._context = context if parts.scheme == "https" else None
         self._server_name = (server_name or parts.hostname) if self._context is not None else None
-        self._streams = streams
         self._limit = max_connections
-        fixed = [("Host", parts.netloc), ("User-Agent", user_agent), ACCEPT_PACKED, *headers]
-        self._fixed = "".join(f"{name}: {_checked(value)}\r\n" for name, value in fixed)
+        fixed = [("Host", parts.netloc), ("User-Agent", user_agent), *headers]
+        self._fixed_for_streams = _lines([*fixed, ("Accept-Encoding", "identity")])
+        self._fixed = _lines([*fixed, ACCEPT_PACKED])
         #: The fixed headers plus those of the identity that was used last.
         self._prepared: tuple[ClientIdentity | None, str] = (None, "")
         #: Kept-alive connections, most recently used last.
         self._idle: list[Http1Connection] = []
         self._busy: set[Http1Connection] = set()
+        self._streams: set[Http1Stream] = set()
         #: Number of connections that are open or being opened, at most the limit.
         self._open = 0
         #: Requests that wait for a connection: each gets one, or None as the permission to open one.
@@ -92,10 +97,27 @@ class Http1Transport:
             raise
         raise AssertionError("the last try returns or raises")
 
-    def stream(
+    async def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
-        return self._streams.stream(target, identity, accept, read_timeout)
+        lines = self._fixed_for_streams + _authorization(identity)
+        request = f"GET {self._path}{target} HTTP/1.1\r\n{lines}Accept: {accept}\r\n\r\n".encode("latin-1")
+        try:
+            stream = await self._connect(Http1Stream)
+            self._streams.add(stream)
+            try:
+                head = await stream.exchange(request, read_timeout)
+                yield head
+                if 200 <= head.status < 300:
+                    async with aclosing(stream.pieces(read_timeout)) as pieces:
+                        async for piece in pieces:
+                            yield HttpResponse(head.status, piece)
+            finally:
+                self._streams.discard(stream)
+                stream.abort()
+        except ConnectionLost as error:
+            error.args = (f"GET {target.partition('?')[0]}: {error}",)
+            raise
 
     async def close(self) -> None:
         self._closed = True
@@ -105,20 +127,16 @@ class Http1Transport:
             if not waiter.done():
                 waiter.set_exception(ConnectionLost("the client is closed"))
         self._waiting.clear()
-        for connection in (*self._idle, *self._busy):
+        for connection in (*self._idle, *self._busy, *self._streams):
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # the event loop closes the sockets of aborted connections in its next round
-        await self._streams.close()
 
     # -- inside ------------------------------------------------------------------------------------------
 
     def _written(self, call: HttpRequest, identity: ClientIdentity) -> bytes:
         if self._prepared[0] is not identity:
-            lines = self._fixed
-            if identity.authorization is not None:
-                lines += f"Authorization: {_checked(identity.authorization)}\r\n"
-            self._prepared = (identity, lines)
+            self._prepared = (identity, self._fixed + _authorization(identity))
         head = f"{call.method} {self._path}{call.target} HTTP/1.1\r\n{self._prepared[1]}Accept: {call.accept}\r\n"
         if call.body is None and call.method in ("GET", "HEAD"):
             return f"{head}\r\n".encode("latin-1")
@@ -149,7 +167,7 @@ class Http1Transport:
                     if connection is not None:
                         return connection
                 try:
-                    return await self._connect()
+                    return await self._connect(Http1Connection)
                 except BaseException:
                     self._return_slot(None)
                     raise
@@ -167,19 +185,24 @@ class Http1Transport:
                 self._return_slot(waiter.result())
             raise
 
-    async def _connect(self) -> Http1Connection:
+    async def _connect(self, kind: type[C]) -> C:
         if self._closed:
             raise ConnectionLost("the client is closed")
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    partial(Http1Connection, self._answer_limit),
+                loop = asyncio.get_running_loop()
+                connect = partial(
+                    loop.create_connection,
+                    partial(kind, self._answer_limit),
                     self._host,
                     self._port,
                     ssl=self._context,
                     server_hostname=self._server_name,
-                    happy_eyeballs_delay=self._race_after,
                 )
+                # uvloop raises TypeError for this option (its issue 406), and does not race.
+                races = self._race_after is not None and isinstance(loop, asyncio.BaseEventLoop)
+                connection: C
+                _, connection = await (connect(happy_eyeballs_delay=self._race_after) if races else connect())
         except TimeoutError as error:
             raise Unreachable(f"no connection to {self._host}:{self._port} in time") from error
         except ssl.SSLCertVerificationError as error:
@@ -235,6 +258,14 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _lines(headers: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"{name}: {_checked(value)}\r\n" for name, value in headers)
+
+
+def _authorization(identity: ClientIdentity) -> str:
+    return "" if identity.authorization is None else _lines([("Authorization", identity.authorization)])
 
 
 def _checked(value: str) -> str:
