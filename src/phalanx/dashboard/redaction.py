@@ -27,17 +27,20 @@ from phalanx.dashboard.rows.entries import (
     WhatIfReply,
 )
 from phalanx.dashboard.scope import Scope
+from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.eviction_preview import EvictionPreview, PreviewedPod
 from phalanx.reports.whatif.answer import AskedStart
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.gang_state import GangState
 from phalanx.views.promises import PromisedStart
-from phalanx.views.verdict_texts import brief_text, eviction_text
+from phalanx.views.verdict_texts import brief_text, eviction_text, start_text
 
 replace = msgspec.structs.replace
 
 ANOTHER_POD = "another pod"
+_EVICTIONS = frozenset(EvictionReason)
 _PREVIEWS = {
     "Leaving": "evicted pods have not terminated yet",
     "Due": "the scheduler would evict pods now",
@@ -195,6 +198,20 @@ class Redaction:
             omitted=answer.omitted,
         )
 
+    def why(self, answer: WhyAnswer, row: GangRow | None) -> WhyAnswer:
+        """Redact an answer of the last dry run about a gang or pod with this row of the page (None: no row)."""
+        return answer if self.idle else self._why(answer, self.gang_row(row) if row is not None else None)
+
+    def past_eviction(self, answer: WhyAnswer) -> WhyAnswer:
+        """Replace the texts of an answer about evicted pods: they come from Events, which name the preemptor."""
+        if self.idle:
+            return answer
+        loss = answer.loss
+        changed = replace(answer, loss=replace(loss, message=eviction_text(loss.reason)) if loss else None)
+        if answer.state in (GangState.EVICTING, GangState.DELETED) or answer.reason in _EVICTIONS:
+            changed.message = "; ".join(filter(None, (answer.state.sentence, eviction_text(answer.reason))))
+        return changed
+
     def _mark(self, mark: Mark, queue: str) -> Mark:
         return replace(mark, message=mark.message if self.shows(mark.objects, queue) else "", objects=None)
 
@@ -300,6 +317,7 @@ def _start(start: PromisedStart | None) -> PromisedStart | None:
         planned_at=start.planned_at,
         basis=start.basis,
         reason=start.reason,
+        message=start_text(start.reason),
         origin=start.origin,
         moves_to=start.moves_to,
     )
