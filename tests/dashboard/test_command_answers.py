@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from phalanx.cli.installation.dashboard_manifests import address_manifests
 from phalanx.cli.installation.manifests import object_path
@@ -25,6 +25,13 @@ def assert_hides(text: str | bytes) -> None:
         assert name.encode() not in content, content
 
 
+async def invoke(kubeconfig: Path, *words: str, code: int = 0, **environment: str) -> Result:
+    variables = {"KUBECONFIG": str(kubeconfig), **environment}
+    result = await asyncio.to_thread(CliRunner(env=variables).invoke, cli, words)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
 class Tenant:
     """Command line of the tenant of a namespace."""
 
@@ -34,13 +41,10 @@ class Tenant:
 
     async def run(self, *words: str, code: int = 0, **environment: str) -> str:
         """Return the output and the error output of a command that ends with `code`."""
-        variables = {"KUBECONFIG": str(self._file), **environment}
-        result = await asyncio.to_thread(CliRunner(env=variables).invoke, cli, words)
-        assert result.exit_code == code, (result.output, result.exception)
-        return result.output
+        return (await invoke(self._file, *words, code=code, **environment)).output
 
-    async def json(self, *words: str, **environment: str) -> Any:
-        return json.loads(await self.run(*words, "-o", "json", **environment))
+    async def json(self, *words: str) -> Any:
+        return json.loads((await invoke(self._file, *words, "-o", "json")).stdout)
 
 
 async def publish(site: Site, url: str) -> None:
@@ -123,8 +127,77 @@ async def test_impersonation_is_not_dropped_silently(site: Site, shared: Page, t
 
 
 async def test_commands_answer_an_administrator_without_a_server(site: Site, tmp_path: Path) -> None:
-    environment = {"KUBECONFIG": str(site.directory / "kubeconfig")}
-    arguments = ["why", "covert-train", "-n", "hidden-ns"]
-    result = await asyncio.to_thread(CliRunner(env=environment).invoke, cli, arguments)
-    assert result.exit_code == 0, result.output
-    assert "covert-train" in result.output
+    output = (await invoke(site.directory / "kubeconfig", "why", "pod/quiet-pod", "-n", "hidden-ns")).output
+    assert "hidden-ns/quiet-pod" in output
+
+
+async def test_order_of_a_tenant_counts_foreign_units_in_positions(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    output = await tenant.run("order", "-o", "wide")
+    assert "not shown: 1 waiting unit of other namespaces; POS counts them" in output
+    assert_hides(output)
+    entries = (await tenant.json("order"))["items"]
+    assert {entry["namespace"] for entry in entries} == {"ours"}
+    assert max(entry["position"] for entry in entries) > len(entries) or entries[-1]["name"] != "quiet-pod"
+    assert all(not entry["message"] for entry in entries)
+    assert "you lack the right" in await tenant.run("order", "-n", "hidden-ns", code=1)
+
+
+async def test_starts_of_a_tenant_name_no_cause_of_another_namespace(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    for words in ((), ("-A",), ("-o", "json"), ("-o", "name")):
+        output = await tenant.run("jobs", "--start", *words)
+        assert "impossible" in output
+        assert_hides(output)
+    assert "you lack the right" in await tenant.run("jobs", "--start", "-n", "hidden-ns", code=1)
+
+
+async def test_queues_of_a_tenant_are_those_of_its_gangs_and_the_rest_is_counted(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    for words in (("list",), ("list", "-o", "wide"), ("tree",), ("tree", "-o", "json"), ("describe", "our-queue")):
+        output = await tenant.run("queue", *words)
+        assert "our-queue" in output
+        assert_hides(output)
+    assert "not shown: 1 queue that you lack the right to get" in await tenant.run("queue", "list")
+    hidden = await tenant.run("queue", "describe", "covert-queue", code=1)
+    assert hidden in (await tenant.run("queue", "describe", "covert-queues", code=1)).replace("queues'", "queue'")
+
+
+async def test_free_room_without_the_right_to_list_nodes_has_no_names(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    for words in ((), ("-s",), ("-o", "json"), ("-o", "wide"), ("-o", "name")):
+        output = await tenant.run("nodes", *words)
+        assert_hides(output)
+        assert "node-1" not in output
+    for words in (("-N",), ("-R",), ("-l", "kubernetes.io/hostname=shy-node"), ("--pool-label", "hostname")):
+        assert "need the right to list nodes" in await tenant.run("nodes", *words, code=1)
+    _, body = await shared.ask("/api/v1/commands/nodes?pool-label=nodepool", token=site.token("ours"))
+    assert {entry["name"] for entry in json.loads(body)["nodes"]} == {""}
+
+
+async def test_own_jobs_of_a_tenant_use_the_user_label_of_the_server(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    # The policy of this server has no user label; the message is that of an administrator, and no 403.
+    assert "--me needs the user label of pods" in await tenant.run("jobs", "--me", code=2)
+
+
+async def test_lists_of_an_administrator_and_of_the_server_are_equal(site: Site, shared: Page, page: Page) -> None:
+    administrator = site.directory / "kubeconfig"
+    for words in (
+        ("order", "-o", "name"),
+        ("queue", "tree"),
+        ("nodes", "-N"),
+        ("jobs", "-A", "--start", "-o", "name"),
+    ):
+        answered = await invoke(administrator, *words, "--server", shared.url)
+        assert answered.stdout == (await invoke(administrator, *words)).stdout

@@ -64,7 +64,7 @@ class Redaction:
         A viewer of a gang also sees the gang's queue.
         """
         if target.kind == "Queue":
-            return self._sees_queue(target.name, own_queue)
+            return self.sees_queue(target.name, own_queue)
         if target.kind in ("Node", "Topology"):
             return self._scope.nodes
         if target.kind == "Namespace":
@@ -78,7 +78,7 @@ class Redaction:
     def _in_sight(self, namespace: str) -> bool:
         return self._scope.everything or (namespace != "" and namespace == self._scope.namespace)
 
-    def _sees_queue(self, name: str, own: str = "") -> bool:
+    def sees_queue(self, name: str, own: str = "") -> bool:
         return self._scope.queues is None or name in self._scope.queues or (name != "" and name == own)
 
     # rows
@@ -101,20 +101,20 @@ class Redaction:
     def _queue_row(self, row: QueueRow) -> QueueRow:
         return replace(
             row,
-            queue=self._queue(row.queue) if row.queue is not None else None,
-            quota=self._quota(row.quota) if row.quota is not None else None,
+            queue=self.queue(row.queue) if row.queue is not None else None,
+            quota=self.quota(row.quota) if row.quota is not None else None,
         )
 
-    def _queue(self, entry: QueueEntry) -> QueueEntry:
+    def queue(self, entry: QueueEntry) -> QueueEntry:
         return replace(
             entry,
-            parent=entry.parent if self._sees_queue(entry.parent) else "",
+            parent=entry.parent if self.sees_queue(entry.parent) else "",
             first=self._first(entry.first),
             tenants=[self._tenant(tenant) for tenant in entry.tenants if self._sees_tenant(tenant)],
             **self._without_texts(entry, seen=self._scope.queues is None),
         )
 
-    def _quota(self, entry: QuotaEntry) -> QuotaEntry:
+    def quota(self, entry: QuotaEntry) -> QuotaEntry:
         return replace(
             entry,
             parent=entry.parent if self._scope.everything else "",
@@ -162,7 +162,7 @@ class Redaction:
         """
         return replace(
             row,
-            queue=row.queue if row.namespace or self._sees_queue(row.queue) else "",
+            queue=row.queue if row.namespace or self.sees_queue(row.queue) else "",
             note=row.note if row.kind == "start" else "",
             nodes=row.nodes if self._scope.nodes else [],
         )
@@ -201,6 +201,10 @@ class Redaction:
     def why(self, answer: WhyAnswer, row: GangRow | None) -> WhyAnswer:
         """Redact an answer of the last dry run about a gang or pod with this row of the page (None: no row)."""
         return answer if self.idle else self._why(answer, self.gang_row(row) if row is not None else None)
+
+    def start(self, start: PromisedStart) -> PromisedStart:
+        """Return a start whose texts name no object."""
+        return start if self.idle else _without_causes(start)
 
     def past_eviction(self, answer: WhyAnswer) -> WhyAnswer:
         """Replace the texts of an answer about evicted pods: they come from Events, which name the preemptor."""
@@ -304,9 +308,11 @@ def _member(line: MemberLine) -> MemberLine:
 
 
 def _start(start: PromisedStart | None) -> PromisedStart | None:
+    return _without_causes(start) if start is not None else None
+
+
+def _without_causes(start: PromisedStart) -> PromisedStart:
     """Return the times of a promised start without its causes, because causes name other objects."""
-    if start is None:
-        return None
     return PromisedStart(
         no_later_than=start.no_later_than,
         promised=start.promised,

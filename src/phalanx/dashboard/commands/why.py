@@ -22,9 +22,6 @@ from phalanx.views.gang_names import gangs_named, shown
 
 # Longest wait in seconds for a dry run with an object that the last one did not know.
 _NEWS_SECONDS = 15.0
-# A dry run of at most this many seconds is repeated before an answer if the cluster has changed.
-_SHORT_RUN = 0.5
-_SHORT_WAIT = 4.0
 
 
 async def why_for(
@@ -32,7 +29,7 @@ async def why_for(
 ) -> WhyAnswer:
     """Return the answer about `target` (namespace, kind, name) for a viewer of its namespace. Raises
     ViewerAccessError (404 for an unknown name)."""
-    await _await_current_run(watch)
+    await watch.until_current()
     reads = client if scope.viewer.trusted else reads_for(client, login, scope.viewer)
     redaction = Redaction(scope)
     try:
@@ -40,16 +37,6 @@ async def why_for(
     except TargetError as error:
         raise ViewerAccessError(404, str(error)) from error
     return redaction.past_eviction(answer)
-
-
-async def _await_current_run(watch: ClusterWatch) -> None:
-    """Wait for a dry run over the present state if dry runs are short. A larger cluster changes all the time."""
-    deadline = time.monotonic() + _SHORT_WAIT
-    while (left := deadline - time.monotonic()) > 0:
-        last = watch.last
-        if last is not None and (last.seconds > _SHORT_RUN or not watch.behind):
-            return
-        await watch.until_next_run(left)
 
 
 class _LastDryRun:
