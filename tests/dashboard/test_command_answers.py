@@ -201,3 +201,102 @@ async def test_lists_of_an_administrator_and_of_the_server_are_equal(site: Site,
     ):
         answered = await invoke(administrator, *words, "--server", shared.url)
         assert answered.stdout == (await invoke(administrator, *words)).stdout
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: next}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      schedulerName: phalanx
+      restartPolicy: Never
+      containers: [{name: c, image: i, resources: {requests: {nvidia.com/gpu: 2}, limits: {nvidia.com/gpu: 2}}}]
+"""
+
+
+async def test_what_if_of_a_tenant_counts_foreign_gangs_without_names(
+    site: Site, shared: Page, tenant: Tenant, tmp_path: Path
+) -> None:
+    await publish(site, shared.url)
+    (tmp_path / "job.yaml").write_text(JOB)
+    for words in (
+        ("--gang", "train"),
+        ("--gang", "train", "--priority", "1000"),
+        ("-f", str(tmp_path / "job.yaml"), "--priority", "1000"),
+        ("--free",),
+        ("--free", "--queue", "our-queue", "--pod", "cpu=1"),
+        ("--gang", "impossible", "-o", "json"),
+    ):
+        output = await tenant.run("what-if", *words)
+        assert_hides(output)
+        assert "node-1" not in output
+
+
+async def test_what_if_of_a_tenant_about_foreign_objects_is_refused(
+    site: Site, shared: Page, tenant: Tenant, tmp_path: Path
+) -> None:
+    await publish(site, shared.url)
+    queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: covert-queue}\n"
+    foreign = JOB.replace("{name: next}", "{name: next, namespace: hidden-ns}")
+    bomb = "a: &a [x, x]\nb: &b [*a, *a]\n" + "".join(
+        f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("bcdefghi", "cdefghij", strict=True)
+    )
+    for number, (text, words) in enumerate(
+        ((queue, "only workloads"), (foreign, "not in namespace ours"), (JOB * 3 + queue, ""), (bomb, ""))
+    ):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        assert words in await tenant.run("what-if", "-f", str(file), code=1)
+    for options, words in (
+        (("--gang", "hidden-ns/covert-train"), "unknown gang"),
+        (("--gang", "train", "-n", "hidden-ns"), "you lack the right to list pods in namespace hidden-ns"),
+        (("--free", "--queue", "covert-queue"), "you lack the right to get queues/covert-queue"),
+        (("--queue", "our-queue", "--weight", "9"), "you lack the right to get queues/our-queue"),
+        (("--without-nodes", "shy-node"), "need the right to list nodes"),
+        (("--gang", "train", "--add-nodes", "1", "--like", "shy-node"), "need the right to list nodes"),
+    ):
+        output = await tenant.run("what-if", *options, code=1)
+        assert words in output
+        for name in SECRETS:
+            assert name not in output or name in "".join(options)
+
+
+async def test_second_rehearsal_of_a_user_is_refused_until_the_first_ends(site: Site, shared: Page) -> None:
+    question = json.dumps({"namespace": "ours", "gang": "impossible"})
+    ours = site.token("ours")
+
+    async def ask() -> int:
+        status, _ = await shared.ask(
+            "/api/v1/commands/what-if?namespace=ours", token=ours, method="POST", data=question
+        )
+        return status
+
+    statuses = await asyncio.gather(*(ask() for _ in range(5)))
+    assert sorted(statuses) == [200, 429, 429, 429, 429]
+    assert await ask() == 200
+
+
+async def test_huge_and_malformed_questions_are_refused(site: Site, shared: Page) -> None:
+    ours = site.token("ours")
+    for body, expected in (
+        (b"{" + b" " * (1 << 19) + b"}", 413),
+        (b"[" * 200_000, 400),
+        (b"\xff", 400),
+        (b"{}", 400),
+        (b'{"namespace": "ours", "policy": "x"}', 400),
+        (b'{"namespace": "ours", "gang": "a\\u0000b"}', 400),
+        (b'{"namespace": "hidden-ns", "gang": "x"}', 400),
+        (b'{"namespace": "", "gang": "hidden-ns/covert-train"}', 400),
+    ):
+        path = "/api/v1/commands/what-if?namespace=ours"
+        status, answer = await shared.ask(path, token=ours, method="POST", data=body)
+        assert status == expected, (body[:40], status, answer)
+        assert_hides(answer)
+    path = "/api/v1/commands/what-if?namespace=hidden-ns"
+    status, _ = await shared.ask(path, token=ours, method="POST", data=b'{"namespace": "hidden-ns"}')
+    assert status == 403
+    status, _ = await shared.ask("/api/v1/commands/what-if", token=ours, method="POST", data=b'{"namespace": ""}')
+    assert status == 400

@@ -63,7 +63,7 @@ class Api:
         self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
-        self._commands = CommandRoutes(client, login, watch, self._scope, self._require_ready)
+        self._commands = CommandRoutes(client, login, watch, questions, self._scope, self._require_ready)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -209,7 +209,8 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ViewerAccessError(400, f"invalid question: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
-        answer = await self._questions.answer(question)
+        async with self._commands.rehearsals.turn(scope.viewer):
+            answer = await self._questions.answer(question)
         return _json(Redaction(scope).what_if(answer))
 
     async def _order(self, request: web.Request) -> web.Response:

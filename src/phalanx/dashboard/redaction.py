@@ -31,7 +31,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.eviction_preview import EvictionPreview, PreviewedPod
-from phalanx.reports.whatif.answer import AskedStart
+from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState
 from phalanx.views.promises import PromisedStart
@@ -39,7 +39,7 @@ from phalanx.views.verdict_texts import brief_text, eviction_text, start_text
 
 replace = msgspec.structs.replace
 
-ANOTHER_POD = "another pod"
+ANOTHER_POD, ANOTHER_GANG = "another pod", "another gang or pod"
 _EVICTIONS = frozenset(EvictionReason)
 _PREVIEWS = {
     "Leaving": "evicted pods have not terminated yet",
@@ -280,13 +280,39 @@ class Redaction:
         asked = [self._asked(start) for start in reply.answer.asked]
         return replace(reply, answer=replace(reply.answer, asked=asked, notes=[], missing=[]))
 
+    def prediction(self, answer: WhatIfAnswer) -> WhatIfAnswer:
+        """Redact the answer to a what-if question of a viewer of one namespace: foreign gangs have no name."""
+        if self.idle:
+            return answer
+        return replace(
+            answer,
+            asked=[self._asked(start) for start in answer.asked],
+            evicted=[replace(entry, name=self._gang_name(entry.name)) for entry in answer.evicted],
+            moved=[replace(entry, name=self._gang_name(entry.name)) for entry in answer.moved],
+            interrupted=[replace(entry, name=self._gang_name(entry.name)) for entry in answer.interrupted],
+            moved_promises=[
+                replace(entry, name=self._gang_name(entry.name), cause="") for entry in answer.moved_promises
+            ],
+            notes=[],
+            missing=[],
+        )
+
+    def _gang_name(self, name: str) -> str:
+        """Return the name (namespace/name) of a gang or pod if the viewer can see it, else ANOTHER_GANG."""
+        return name if self._in_sight(name.partition("/")[0]) else ANOTHER_GANG
+
     def _asked(self, asked: AskedStart) -> AskedStart:
         verdict = asked.verdict
         if verdict is not None:
-            verdict = replace(verdict, message=brief_text(verdict.reason), nodes={}, change="")
+            verdict = replace(verdict, message=verdict.brief, nodes={}, change="")
         seen = self._scope.nodes
         return replace(
-            asked, nodes=asked.nodes if seen else [], domains=asked.domains if seen else {}, verdict=verdict
+            asked,
+            name=self._gang_name(asked.name),
+            nodes=asked.nodes if seen else [],
+            domains=asked.domains if seen else {},
+            blockers=[replace(blocker, name=self._gang_name(blocker.name)) for blocker in asked.blockers],
+            verdict=verdict,
         )
 
 
@@ -338,5 +364,4 @@ def _lacking(nodes: Iterable[NodeCount]) -> list[NodeCount]:
 def _why_text(why: WhyAnswer) -> str:
     if not why.reason:
         return why.forecast.words or why.state.sentence
-    text = brief_text(why.reason, needed=why.placeable + why.missing, placeable=why.placeable, nodes=why.nodes)
-    return text or why.state.sentence
+    return why.brief or why.state.sentence

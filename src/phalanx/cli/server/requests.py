@@ -39,9 +39,9 @@ class Server:
         """Return the answer to a question. Raises ServerUnavailable, and click.ClickException for a refusal."""
         return await self._ask("GET", path, answer, params=params)
 
-    async def post(self, path: str, answer: type[T], question: object) -> T:
+    async def post(self, path: str, answer: type[T], question: object, params: Mapping[str, str]) -> T:
         """Return the answer to a question with a body. Raises like `get`."""
-        return await self._ask("POST", path, answer, body=msgspec.json.encode(question))
+        return await self._ask("POST", path, answer, params=params, body=msgspec.json.encode(question))
 
     async def _ask(
         self,

@@ -35,7 +35,7 @@ class WaitingLists:
     async def order(self, scope: Scope) -> OrderReport:
         """Return the scheduling order of the gangs and pods that the viewer can see; positions count all."""
         report: OrderReport = await self._list("order")
-        redaction, sees = _redaction(scope, self._watch), scope.sees("gangs")
+        redaction, sees = viewer_redaction(scope, self._watch), scope.sees("gangs")
         if redaction.idle and not scope.namespace:
             return report
         entries = [_turn(entry, redaction) for entry in report.entries if sees(entry.namespace)]
@@ -44,7 +44,7 @@ class WaitingLists:
     async def starts(self, scope: Scope) -> StartsAnswer:
         """Return the starts of the gangs and pods that the viewer can see."""
         entries: list[StartEntry] = await self._list("starts")
-        redaction, sees = _redaction(scope, self._watch), scope.sees("gangs")
+        redaction, sees = viewer_redaction(scope, self._watch), scope.sees("gangs")
         shown = [
             entry if redaction.idle else replace(entry, start=redaction.start(entry.start))
             for entry in entries
@@ -58,7 +58,7 @@ class WaitingLists:
         last = self._watch.last
         if last is None:
             raise ViewerAccessError(503, "the first dry run is not complete: try again in a moment")
-        report, redaction = last.queues, _redaction(scope, self._watch)
+        report, redaction = last.queues, viewer_redaction(scope, self._watch)
         if redaction.idle:
             return report
         queues = [redaction.queue(entry) for entry in report.queues if redaction.sees_queue(entry.name)]
@@ -92,8 +92,8 @@ class WaitingLists:
             return answer
 
 
-def _redaction(scope: Scope, watch: ClusterWatch) -> Redaction:
-    """Return the redaction of lists for a viewer, who also sees the queues of the visible gangs."""
+def viewer_redaction(scope: Scope, watch: ClusterWatch) -> Redaction:
+    """Return the redaction for a viewer who also sees the queues of the visible gangs."""
     if scope.queues is None or not scope.namespace:
         return Redaction(scope)
     own = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -12,12 +13,17 @@ from phalanx.dashboard.access import Login, ViewerAccessError
 from phalanx.dashboard.commands.lists import WaitingLists
 from phalanx.dashboard.commands.nodes import NodeRoomReader
 from phalanx.dashboard.commands.turns import UserTurns
+from phalanx.dashboard.commands.what_if import answer_command
 from phalanx.dashboard.commands.why import why_for
 from phalanx.dashboard.scope import Scope
 from phalanx.dashboard.watch import ClusterWatch
+from phalanx.dashboard.what_if import WhatIfQuestions
 from phalanx.kube.client import KubeClient
 from phalanx.model.text.decoding import MAX_NAME
 from phalanx.reports.scheduler_policy import PublicSettings
+from phalanx.reports.whatif.remote import WhatIfCommand
+
+audit = logging.getLogger("phalanx.dashboard.audit")
 
 ScopeOf = Callable[[web.Request, str], Awaitable[Scope]]
 """Function that returns the scope of a request's viewer for a namespace. Raises ViewerAccessError."""
@@ -35,12 +41,14 @@ class CommandRoutes:
         client: KubeClient,
         login: Login,
         watch: ClusterWatch,
+        questions: WhatIfQuestions,
         scope_of: ScopeOf,
         require_ready: Callable[[], None],
     ) -> None:
         self._client, self._login, self._watch = client, login, watch
         self._scope_of, self._require_ready = scope_of, require_ready
-        self._turns = UserTurns(_WAITING_QUESTIONS)
+        self._turns, self.rehearsals = UserTurns(_WAITING_QUESTIONS), UserTurns()
+        self._questions = questions
         self._lists, self._free_room = WaitingLists(watch), NodeRoomReader(client, watch)
 
     def routes(self) -> list[web.RouteDef]:
@@ -51,6 +59,7 @@ class CommandRoutes:
             web.get("/api/v1/commands/queues", self._queues),
             web.get("/api/v1/commands/nodes", self._nodes),
             web.get("/api/v1/commands/settings", self._settings),
+            web.post("/api/v1/commands/what-if", self._what_if),
         ]
 
     async def _scope(self, request: web.Request) -> Scope:
@@ -84,6 +93,21 @@ class CommandRoutes:
         pool_label, selector = (request.query.get(key, "") for key in ("pool-label", "selector"))
         async with self._turns.turn(scope.viewer):
             return _json(await self._free_room.answer(scope, pool_label, selector))
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        # The viewer is authenticated before the body is read.
+        namespace = request.query.get("namespace", "")
+        scope = await self._scope_of(request, namespace)
+        self._require_ready()
+        try:
+            command = msgspec.json.decode(await request.read(), type=WhatIfCommand)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ViewerAccessError(400, f"invalid question: {error}") from error
+        if not namespace or command.namespace != namespace:
+            raise ViewerAccessError(400, "write ?namespace= with the namespace of the question")
+        audit.info("what-if: user=%r namespace=%r", scope.viewer.name, scope.namespace)
+        async with self.rehearsals.turn(scope.viewer):
+            return _json(await answer_command(self._questions, self._watch, scope, command))
 
     async def _settings(self, request: web.Request) -> web.Response:
         await self._scope(request)

@@ -26,6 +26,10 @@ class UserTurns:
     @contextlib.asynccontextmanager
     async def turn(self, viewer: Viewer) -> AsyncIterator[None]:
         """Run the body as the only question of the viewer. Raises ViewerAccessError (429)."""
+        if viewer.trusted:
+            # The page runs on the machine of this user.
+            yield
+            return
         user = viewer.name
         if self._questions.get(user, 0) > self._waiting:
             raise ViewerAccessError(429, _BUSY)
