@@ -217,6 +217,7 @@ spec:
 """
 
 
+@pytest.mark.slow
 async def test_what_if_of_a_tenant_counts_foreign_gangs_without_names(
     site: Site, shared: Page, tenant: Tenant, tmp_path: Path
 ) -> None:
@@ -233,6 +234,7 @@ async def test_what_if_of_a_tenant_counts_foreign_gangs_without_names(
         output = await tenant.run("what-if", *words)
         assert_hides(output)
         assert "node-1" not in output
+    assert "unknown gang" in await tenant.run("what-if", "--gang", "hidden-ns/covert-train", code=1)
 
 
 async def test_what_if_of_a_tenant_about_foreign_objects_is_refused(
@@ -251,7 +253,6 @@ async def test_what_if_of_a_tenant_about_foreign_objects_is_refused(
         file.write_text(text)
         assert words in await tenant.run("what-if", "-f", str(file), code=1)
     for options, words in (
-        (("--gang", "hidden-ns/covert-train"), "unknown gang"),
         (("--gang", "train", "-n", "hidden-ns"), "you lack the right to list pods in namespace hidden-ns"),
         (("--free", "--queue", "covert-queue"), "you lack the right to get queues/covert-queue"),
         (("--queue", "our-queue", "--weight", "9"), "you lack the right to get queues/our-queue"),
@@ -264,6 +265,7 @@ async def test_what_if_of_a_tenant_about_foreign_objects_is_refused(
             assert name not in output or name in "".join(options)
 
 
+@pytest.mark.slow
 async def test_second_rehearsal_of_a_user_is_refused_until_the_first_ends(site: Site, shared: Page) -> None:
     question = json.dumps({"namespace": "ours", "gang": "impossible"})
     ours = site.token("ours")
