@@ -18,6 +18,7 @@ from phalanx.reports.missing_pods import add_missing_pods, why_owner
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.reports.why_target import DryRunAnswers
 from phalanx.scheduling.policy.loader import load_policy
 from tests.controllers.api import Json, MemoryApi
 from tests.controllers.quotas import Quotas
@@ -71,7 +72,7 @@ class Cluster:
         return WhyReport(self.snapshot, load_policy(), 1e9)
 
     async def ask(self, kind: str = "job") -> WhyAnswer:
-        answer = await why_owner(self.api, self.report(), kind, "default", "o")  # type: ignore[arg-type]
+        answer = await why_owner(self.api, DryRunAnswers(self.report()), kind, "default", "o")  # type: ignore[arg-type]
         assert answer is not None
         assert not self.api.writes
         return answer
@@ -229,7 +230,7 @@ async def test_gang_whose_owner_cannot_create_more_pods_names_the_quota(there: i
 
 async def test_missing_object_has_no_answer() -> None:
     cluster = Cluster()
-    assert await why_owner(cluster.api, cluster.report(), "job", "default", "o") is None  # type: ignore[arg-type]
+    assert await why_owner(cluster.api, DryRunAnswers(cluster.report()), "job", "default", "o") is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

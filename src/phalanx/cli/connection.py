@@ -29,7 +29,7 @@ _NO_LIMIT = 86_400.0
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
     """Kubeconfig, cluster, user and timeout of API requests (`request_timeout` in seconds; None: the client's
-    default)."""
+    default), and the server of the page with its CA file, if named."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -38,6 +38,8 @@ class ClientOptions:
     act_as: str = ""
     act_as_groups: tuple[str, ...] = ()
     request_timeout: float | None = None
+    server: str = ""
+    server_authority: str = ""
 
 
 def parsed_client_options(kubeconfig: str | None) -> ClientOptions:
@@ -71,7 +73,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         ctx.meta[_META] = replace(ctx.meta.get(_META, ClientOptions()), **{param.name: value})
 
 
-def _connection_option(*names: str, **more: Any) -> Callable[[F], F]:
+def connection_option(*names: str, **more: Any) -> Callable[[F], F]:
     """Return a connection option that is not passed to the command; `parsed_client_options` reads it."""
     return click.option(*names, **{"expose_value": False, "callback": _remember, **more})
 
@@ -80,14 +82,14 @@ def connection_options(command: F) -> F:
     """Add kubectl's options of the cluster and the user to a command. The command receives only `kubeconfig`."""
     return combined(
         kubeconfig_option,
-        _connection_option("--context", metavar="NAME", help="Context of the kubeconfig."),
-        _connection_option("--cluster", metavar="NAME", help="Cluster of the kubeconfig."),
-        _connection_option("--user", "login", metavar="NAME", help="User of the kubeconfig."),
-        _connection_option("--as", "act_as", metavar="USER", help="User to impersonate."),
-        _connection_option(
+        connection_option("--context", metavar="NAME", help="Context of the kubeconfig."),
+        connection_option("--cluster", metavar="NAME", help="Cluster of the kubeconfig."),
+        connection_option("--user", "login", metavar="NAME", help="User of the kubeconfig."),
+        connection_option("--as", "act_as", metavar="USER", help="User to impersonate."),
+        connection_option(
             "--as-group", "act_as_groups", metavar="GROUP", multiple=True, help="Group to impersonate; repeatable."
         ),
-        _connection_option(
+        connection_option(
             "--request-timeout",
             callback=_remember_timeout,
             metavar="TIME",

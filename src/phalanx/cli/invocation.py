@@ -63,14 +63,14 @@ class Invocation:
 
         return policy_reader(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
 
-    def policy_finder(self) -> FindPolicy:
+    def policy_finder(self, *, names_only: bool = False) -> FindPolicy:
         """Return a function that reads the policy with its text and the scheduler names.
 
         Raises click.ClickException for an invalid policy file.
         """
         from phalanx.cli.scheduler_policy import policy_finder
 
-        return policy_finder(self.config, self.lease_namespace, self.scheduler_names)
+        return policy_finder(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
 
     def print_document(self, document: object) -> None:
         """Print `document` on stdout: YAML with `-o yaml`, else JSON."""

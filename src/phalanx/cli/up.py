@@ -223,6 +223,8 @@ def _announce(cluster: LocalCluster) -> None:
     click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
     for namespace, file in options.tenants:
         click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
+    if cluster.tenants_address:
+        click.echo(f"  page of the tenants: {cluster.tenants_address} (log in with the token of a tenant)")
     click.echo("  kubectl get nodes")
     if cluster.dashboard_address:
         click.echo(f"  dashboard: {cluster.dashboard_address} (one-time link; next link: {cluster.dashboard_file})")

@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler
 
 from phalanx.dashboard.access import Login, Viewer, ViewerAccessError
 from phalanx.dashboard.accounts import WINDOWS, Accounts
+from phalanx.dashboard.commands.routes import CommandRoutes
 from phalanx.dashboard.orders import Orders
 from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.renderings import Renderings
@@ -30,6 +31,7 @@ from phalanx.dashboard.tables import RowTable
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
+from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.text.decoding import MAX_NAME
 from phalanx.views.gang_names import AmbiguousGangError
@@ -54,12 +56,14 @@ class Api:
         questions: WhatIfQuestions,
         accounts: Accounts,
         orders: Orders,
+        client: KubeClient,
     ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
         self._accounts, self._orders = accounts, orders
         self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
+        self._commands = CommandRoutes(client, login, watch, questions, self._scope, self._require_ready)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -74,6 +78,7 @@ class Api:
             web.get("/api/v1/accounts", self._of_accounts),
             web.post("/api/v1/what-if", self._what_if),
             web.post("/api/v1/orders/{verb}", self._order),
+            *self._commands.routes(),
         ]
 
     # viewers
@@ -204,7 +209,8 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ViewerAccessError(400, f"invalid question: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
-        answer = await self._questions.answer(question)
+        async with self._commands.rehearsals.turn(scope.viewer):
+            answer = await self._questions.answer(question)
         return _json(Redaction(scope).what_if(answer))
 
     async def _order(self, request: web.Request) -> web.Response:

@@ -27,17 +27,20 @@ from phalanx.dashboard.rows.entries import (
     WhatIfReply,
 )
 from phalanx.dashboard.scope import Scope
+from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.eviction_preview import EvictionPreview, PreviewedPod
-from phalanx.reports.whatif.answer import AskedStart
+from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.gang_state import GangState
 from phalanx.views.promises import PromisedStart
-from phalanx.views.verdict_texts import brief_text, eviction_text
+from phalanx.views.verdict_texts import brief_text, eviction_text, start_text
 
 replace = msgspec.structs.replace
 
-ANOTHER_POD = "another pod"
+ANOTHER_POD, ANOTHER_GANG = "another pod", "another gang or pod"
+_EVICTIONS = frozenset(EvictionReason)
 _PREVIEWS = {
     "Leaving": "evicted pods have not terminated yet",
     "Due": "the scheduler would evict pods now",
@@ -61,7 +64,7 @@ class Redaction:
         A viewer of a gang also sees the gang's queue.
         """
         if target.kind == "Queue":
-            return self._sees_queue(target.name, own_queue)
+            return self.sees_queue(target.name, own_queue)
         if target.kind in ("Node", "Topology"):
             return self._scope.nodes
         if target.kind == "Namespace":
@@ -75,7 +78,7 @@ class Redaction:
     def _in_sight(self, namespace: str) -> bool:
         return self._scope.everything or (namespace != "" and namespace == self._scope.namespace)
 
-    def _sees_queue(self, name: str, own: str = "") -> bool:
+    def sees_queue(self, name: str, own: str = "") -> bool:
         return self._scope.queues is None or name in self._scope.queues or (name != "" and name == own)
 
     # rows
@@ -98,20 +101,20 @@ class Redaction:
     def _queue_row(self, row: QueueRow) -> QueueRow:
         return replace(
             row,
-            queue=self._queue(row.queue) if row.queue is not None else None,
-            quota=self._quota(row.quota) if row.quota is not None else None,
+            queue=self.queue(row.queue) if row.queue is not None else None,
+            quota=self.quota(row.quota) if row.quota is not None else None,
         )
 
-    def _queue(self, entry: QueueEntry) -> QueueEntry:
+    def queue(self, entry: QueueEntry) -> QueueEntry:
         return replace(
             entry,
-            parent=entry.parent if self._sees_queue(entry.parent) else "",
+            parent=entry.parent if self.sees_queue(entry.parent) else "",
             first=self._first(entry.first),
             tenants=[self._tenant(tenant) for tenant in entry.tenants if self._sees_tenant(tenant)],
             **self._without_texts(entry, seen=self._scope.queues is None),
         )
 
-    def _quota(self, entry: QuotaEntry) -> QuotaEntry:
+    def quota(self, entry: QuotaEntry) -> QuotaEntry:
         return replace(
             entry,
             parent=entry.parent if self._scope.everything else "",
@@ -159,7 +162,7 @@ class Redaction:
         """
         return replace(
             row,
-            queue=row.queue if row.namespace or self._sees_queue(row.queue) else "",
+            queue=row.queue if row.namespace or self.sees_queue(row.queue) else "",
             note=row.note if row.kind == "start" else "",
             nodes=row.nodes if self._scope.nodes else [],
         )
@@ -194,6 +197,24 @@ class Redaction:
             problem="no answer is available now" if answer.problem else "",
             omitted=answer.omitted,
         )
+
+    def why(self, answer: WhyAnswer, row: GangRow | None) -> WhyAnswer:
+        """Redact an answer of the last dry run about a gang or pod with this row of the page (None: no row)."""
+        return answer if self.idle else self._why(answer, self.gang_row(row) if row is not None else None)
+
+    def start(self, start: PromisedStart) -> PromisedStart:
+        """Return a start whose texts name no object."""
+        return start if self.idle else _without_causes(start)
+
+    def past_eviction(self, answer: WhyAnswer) -> WhyAnswer:
+        """Replace the texts of an answer about evicted pods: they come from Events, which name the preemptor."""
+        if self.idle:
+            return answer
+        loss = answer.loss
+        changed = replace(answer, loss=replace(loss, message=eviction_text(loss.reason)) if loss else None)
+        if answer.state in (GangState.EVICTING, GangState.DELETED) or answer.reason in _EVICTIONS:
+            changed.message = "; ".join(filter(None, (answer.state.sentence, eviction_text(answer.reason))))
+        return changed
 
     def _mark(self, mark: Mark, queue: str) -> Mark:
         return replace(mark, message=mark.message if self.shows(mark.objects, queue) else "", objects=None)
@@ -259,13 +280,39 @@ class Redaction:
         asked = [self._asked(start) for start in reply.answer.asked]
         return replace(reply, answer=replace(reply.answer, asked=asked, notes=[], missing=[]))
 
+    def prediction(self, answer: WhatIfAnswer) -> WhatIfAnswer:
+        """Redact the answer to a what-if question of a viewer of one namespace: foreign gangs have no name."""
+        if self.idle:
+            return answer
+        return replace(
+            answer,
+            asked=[self._asked(start) for start in answer.asked],
+            evicted=[replace(entry, name=self._gang_name(entry.name)) for entry in answer.evicted],
+            moved=[replace(entry, name=self._gang_name(entry.name)) for entry in answer.moved],
+            interrupted=[replace(entry, name=self._gang_name(entry.name)) for entry in answer.interrupted],
+            moved_promises=[
+                replace(entry, name=self._gang_name(entry.name), cause="") for entry in answer.moved_promises
+            ],
+            notes=[],
+            missing=[],
+        )
+
+    def _gang_name(self, name: str) -> str:
+        """Return the name (namespace/name) of a gang or pod if the viewer can see it, else ANOTHER_GANG."""
+        return name if self._in_sight(name.partition("/")[0]) else ANOTHER_GANG
+
     def _asked(self, asked: AskedStart) -> AskedStart:
         verdict = asked.verdict
         if verdict is not None:
-            verdict = replace(verdict, message=brief_text(verdict.reason), nodes={}, change="")
+            verdict = replace(verdict, message=verdict.brief, nodes={}, change="")
         seen = self._scope.nodes
         return replace(
-            asked, nodes=asked.nodes if seen else [], domains=asked.domains if seen else {}, verdict=verdict
+            asked,
+            name=self._gang_name(asked.name),
+            nodes=asked.nodes if seen else [],
+            domains=asked.domains if seen else {},
+            blockers=[replace(blocker, name=self._gang_name(blocker.name)) for blocker in asked.blockers],
+            verdict=verdict,
         )
 
 
@@ -287,9 +334,11 @@ def _member(line: MemberLine) -> MemberLine:
 
 
 def _start(start: PromisedStart | None) -> PromisedStart | None:
+    return _without_causes(start) if start is not None else None
+
+
+def _without_causes(start: PromisedStart) -> PromisedStart:
     """Return the times of a promised start without its causes, because causes name other objects."""
-    if start is None:
-        return None
     return PromisedStart(
         no_later_than=start.no_later_than,
         promised=start.promised,
@@ -300,6 +349,7 @@ def _start(start: PromisedStart | None) -> PromisedStart | None:
         planned_at=start.planned_at,
         basis=start.basis,
         reason=start.reason,
+        message=start_text(start.reason),
         origin=start.origin,
         moves_to=start.moves_to,
     )
@@ -314,5 +364,4 @@ def _lacking(nodes: Iterable[NodeCount]) -> list[NodeCount]:
 def _why_text(why: WhyAnswer) -> str:
     if not why.reason:
         return why.forecast.words or why.state.sentence
-    text = brief_text(why.reason, needed=why.placeable + why.missing, placeable=why.placeable, nodes=why.nodes)
-    return text or why.state.sentence
+    return why.brief or why.state.sentence

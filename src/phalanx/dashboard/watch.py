@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter, deque
@@ -62,6 +63,8 @@ _REACHABLE_PERIOD = 2.0
 _MARKS_OF_GANG, _MOST_MARKED = 48, 20_000
 _REASONS_TOLD = 8
 _MOST_CHANGED_ROWS = 1 << 15
+# A dry run of at most this many seconds is awaited before an answer, if the cluster has changed since the last one.
+_SHORT_RUN, _SHORT_WAIT = 0.5, 4.0
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
@@ -131,7 +134,9 @@ class ClusterWatch:
         self._usage = Snapshot(self.state, Intake(options.schedulers, dialects, Signer(unchecked=True)))
         self._unverified = ""
         self._node_cursor = -1
-        self._rehearsed_version = -1
+        # Versions of the state at the begin of the last dry run, and of the last complete one.
+        self._rehearsed_version = self._answered_version = -1
+        self._completed = asyncio.Event()
         self.evictions = Evictions(client, self.tables["evictions"], self._gang_of, self._failures)
         self.clusters = Clusters(client, self.tables, self.news.tell, self._failures)
         self._observer: Observer | None = None
@@ -188,12 +193,32 @@ class ClusterWatch:
             reflector.resource.plural for reflector in needed if reflector.state is ReflectorState.FORBIDDEN
         )
 
+    @property
+    def behind(self) -> bool:
+        """Whether the last complete dry run lacks changes of the cluster."""
+        return self.state.version != self._answered_version or bool(self.rehearsal.untold)
+
     def marks(self, key: GangKey) -> list[Mark]:
         return list(self._marks.get(key, ()))
 
     def row(self, row: str) -> GangRow | None:
         encoded = self.tables["gangs"].get(row)
         return msgspec.json.decode(encoded, type=GangRow) if encoded is not None else None
+
+    async def until_next_run(self, seconds: float) -> None:
+        """Wait until the next dry run is complete, at most `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._completed.wait()
+
+    async def until_current(self) -> None:
+        """Wait for a dry run over the present state if dry runs are short. A larger cluster changes all the
+        time."""
+        deadline = time.monotonic() + _SHORT_WAIT
+        while (left := deadline - time.monotonic()) > 0:
+            if self.last is not None and (self.last.seconds > _SHORT_RUN or not self.behind):
+                return
+            await self.until_next_run(left)
 
     # events
 
@@ -377,7 +402,7 @@ class ClusterWatch:
             await asyncio.sleep(max(_LEAST_PAUSE, _PAUSE_FACTOR * took))
 
     async def _rehearse(self) -> None:
-        self._rehearsed_version = self.state.version
+        version = self._rehearsed_version = self.state.version
         await self._read_records()
         now = time.time()
         result = await self.rehearsal.rehearse(
@@ -398,6 +423,9 @@ class ClusterWatch:
             return
         self.problem = ""
         await self._take_in(result)
+        self._answered_version = version
+        self._completed.set()
+        self._completed = asyncio.Event()
 
     async def _take_in(self, rehearsed: Rehearsed) -> None:
         former, starts = self.last, self._starts

@@ -52,6 +52,16 @@ class WhatIfQuestions:
     async def answer(self, question: WhatIfRequest) -> WhatIfReply:
         """Return the answer to a what-if question. Raises WhatIfError, ApiError, ConnectionLost."""
         options = question_options(question)
+        output = await self.output(options, question.manifest)
+        answer = msgspec.json.decode(output, type=WhatIfAnswer)
+        shown = [*options, "-f", "FILE"] if question.manifest else options
+        return WhatIfReply(command=shlex.join(["phalanx", "what-if", *shown]), answer=answer)
+
+    async def output(self, options: list[str], manifest: str) -> bytes:
+        """Return the JSON that `phalanx what-if` prints with these options. Raises WhatIfError, ApiError,
+        ConnectionLost."""
+        if any("\0" in text for text in (*options, manifest)):
+            raise WhatIfError(400, "a value contains a NUL character")
         if self._waiting >= _MOST_WAITING:
             raise WhatIfError(503, "too many questions are queued: try again later")
         self._waiting += 1
@@ -62,12 +72,9 @@ class WhatIfQuestions:
                 with tempfile.TemporaryDirectory(prefix="phalanx-what-if-") as directory:
                     file = Path(directory) / "capture.json"
                     await asyncio.to_thread(file.write_bytes, capture)
-                    output = await self._run(file, options, question.manifest)
+                    return await self._run(file, options, manifest)
         finally:
             self._waiting -= 1
-        answer = msgspec.json.decode(output, type=WhatIfAnswer)
-        shown = [*options, "-f", "FILE"] if question.manifest else options
-        return WhatIfReply(command=shlex.join(["phalanx", "what-if", *shown]), answer=answer)
 
     async def _capture(self) -> bytes:
         async with self._turn:
@@ -124,6 +131,4 @@ def question_options(question: WhatIfRequest) -> list[str]:
         "priority": str(question.priority) if question.priority is not None else "",
         "namespace": question.namespace,
     }
-    if any("\0" in text for text in (*stated.values(), question.manifest)):
-        raise WhatIfError(400, "a value contains a NUL character")
     return [f"--{name}={value}" for name, value in stated.items() if value]

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -17,6 +18,7 @@ from phalanx.admission.webhook.registration import unregister
 from phalanx.demo.local_history import KEPT_DAYS
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
 from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.controllers.volumes import FAKE_PROVISIONER
@@ -28,6 +30,11 @@ _STOP_SECONDS = 5.0
 _LOG_TAIL = 15
 # Service accounts that `phalanx install` creates, and the lifetime of their tokens: longer than any local cluster.
 _NAMESPACE = "phalanx-system"
+TENANTS_PAGE = "tenants-page"
+_ENDED_IN_ORDER = (
+    *("hub", TENANTS_PAGE, "dashboard"),
+    *("controllers", "scheduler", "webhook", "node-agent", "apiserver"),
+)
 _ACCOUNTS = ("scheduler", "controllers", "webhook")
 _TOKEN_SECONDS = 365 * 24 * 3600
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -83,17 +90,20 @@ class LocalCluster:
     """Local cluster of processes.
 
     Its parts are `apiserver`, `node-agent`, `scheduler`, `controllers`, optionally `webhook`, `accounting`,
-    `dashboard`, `hub`.
+    `dashboard`, `tenants-page`, `hub`.
 
     `dashboard_address` opens the page once, "" for none; the address for later logins is in `dashboard_file`.
+    `tenants_address` is the page on which tenants log in with their tokens, "" without tenants.
     `history_failure` is the reason why usage is not recorded, "" if it is, or if no file is given for it.
     """
 
     def __init__(self, options: LocalOptions) -> None:
         self.options = options
         self.client: KubeClient
-        self.dashboard_address = ""
+        self.dashboard_address = self.tenants_address = ""
         self.history_failure = ""
+        self._tenants_url = f"http://127.0.0.1:{unused_port()}" if options.tenants else ""
+        self._reading: list[asyncio.Task[None]] = []
         self._children: dict[str, asyncio.subprocess.Process] = {}
 
     @contextlib.asynccontextmanager
@@ -103,7 +113,8 @@ class LocalCluster:
         options.directory.mkdir(parents=True, exist_ok=True)
         try:
             await self._start_server()
-            await self._once("install", ["install", "--kubeconfig", str(options.kubeconfig)])
+            published = ["--dashboard-url", self._tenants_url] if options.tenants else []
+            await self.install(*published)
             async with KubeClient(load_config(str(options.kubeconfig))) as self.client:
                 await asyncio.gather(*map(self._issue_token, _ACCOUNTS))
                 if options.webhook:
@@ -116,10 +127,15 @@ class LocalCluster:
                 await self._offer_storage()
                 if options.dashboard:
                     await self.start_dashboard()
+                if options.tenants:
+                    await self.start_tenants_page()
+                else:
+                    await self._withdraw_address()
                 yield self
         finally:
             for name in (
                 "hub",
+                TENANTS_PAGE,
                 "dashboard",
                 "accounting",
                 "controllers",
@@ -236,20 +252,35 @@ class LocalCluster:
 
     async def start_dashboard(self) -> None:
         """Start the dashboard with the scheduler's own policy, so that its answers match the scheduler's."""
-        arguments = ["dashboard", "--kubeconfig", str(self.options.kubeconfig)]
-        arguments += ["--address-file", str(self.dashboard_file)]
+        self.dashboard_address = await self._start_page("dashboard", "--address-file", str(self.dashboard_file))
+
+    async def start_tenants_page(self) -> None:
+        """Start the page on which tenants log in with their tokens, whose address their commands
+        find in the cluster."""
+        self.tenants_address = await self._start_page(
+            TENANTS_PAGE, "--login", "token", "--listen", urlsplit(self._tenants_url).netloc
+        )
+
+    async def _withdraw_address(self) -> None:
+        """Delete the published address of an earlier run with the same data: nothing answers there now."""
+        with contextlib.suppress(ApiError):
+            await self.client.delete(CONFIG_MAPS.path("kube-public", "phalanx"))
+
+    async def _start_page(self, part: str, *options: str) -> str:
+        """Start a page and return its address."""
+        arguments = ["dashboard", "--kubeconfig", str(self.options.kubeconfig), *options]
         for name in self.options.scheduler_names:
             arguments += ["--scheduler-name", name]
         if self.options.policy:
             arguments += ["--config", self.options.policy]
         if self.options.history is not None and not self.history_failure:
             arguments += ["--database", str(self.options.history)]
-        line = await self._start("dashboard", arguments)
-        self.dashboard_address = line.partition(": ")[2].strip()
-        child = self._children["dashboard"]
+        line = await self._start(part, arguments)
+        child = self._children[part]
         assert child.stdout is not None
-        # Each login prints a line: the dashboard would block if the pipe were not read.
-        self._reading = asyncio.create_task(_read_to_end(child.stdout))
+        # Each login prints a line: the page would block if the pipe were not read.
+        self._reading.append(asyncio.create_task(_read_to_end(child.stdout)))
+        return line.partition(": ")[2].strip()
 
     async def end(self, name: str, *, kill: bool = False) -> None:
         """Stop one part, in order or (to show that no data are lost) by a kill."""
@@ -265,8 +296,9 @@ class LocalCluster:
 
     async def failure(self) -> str:
         """Return a message about the first part that ends by itself."""
-        # The cluster works without a dashboard and without history.
-        parts = {name: child for name, child in self._children.items() if name not in ("dashboard", "accounting")}
+        # The cluster works without a page and without history.
+        optional = ("dashboard", TENANTS_PAGE, "accounting")
+        parts = {name: child for name, child in self._children.items() if name not in optional}
         waiting = {asyncio.create_task(child.wait()): name for name, child in parts.items()}
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -6,7 +6,7 @@ import copy
 import enum
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
@@ -72,6 +72,7 @@ class KubeClient:
         #: Reachability of the server, shared by all copies of this client.
         self.contact = Contact()
         self._may_write: Callable[[], bool] | None = None
+        self._check: Callable[[str, str], Awaitable[None]] | None = None
         self._credentials = config.credentials()
         self._connections = Connections(
             config, user_agent=user_agent, max_connections=max_connections, clock=clock, transports=transports
@@ -84,6 +85,13 @@ class KubeClient:
         request cannot write an outdated decision."""
         copied = copy.copy(self)
         copied._may_write = may_write
+        return copied
+
+    def checked(self, check: Callable[[str, str], Awaitable[None]]) -> KubeClient:
+        """Return a copy of this client that awaits ``check`` with the method and the path before each request, but
+        not before a watch. ``check`` raises ApiError for a request that must not be sent."""
+        copied = copy.copy(self)
+        copied._check = check
         return copied
 
     async def __aenter__(self) -> Self:
@@ -117,6 +125,8 @@ class KubeClient:
         ``request_timeout``). ``repeatable`` overrides whether the request is sent once more after a dead
         kept-alive connection.
         """
+        if self._check is not None:
+            await self._check(method, path)
         if repeatable is None:
             repeatable = method in _REPEATABLE
         may_send = None if method in _READS else self._may_write

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ from phalanx.model.text.quantity import Quantity
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.read_documents import job_entry, read_pod
-from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState, gang_state
 
@@ -57,8 +56,16 @@ class MissingPods(msgspec.Struct, frozen=True):
     change: str = ""
 
 
+class WhyAnswers(Protocol):
+    """Answers of one dry run about gangs and pods; None for an object that does not exist."""
+
+    async def pod(self, namespace: str, name: str) -> WhyAnswer | None: ...
+
+    async def gang(self, key: GangKey) -> WhyAnswer | None: ...
+
+
 async def why_owner(
-    client: KubeClient, report: WhyReport, kind: str, namespace: str, name: str
+    client: KubeClient, report: WhyAnswers, kind: str, namespace: str, name: str
 ) -> WhyAnswer | None:
     """Return the answer about a Job, ReplicaSet or StatefulSet and its missing pods; None if it does not exist.
     The kind `job` is the built-in kind, or else Volcano's."""
@@ -78,7 +85,7 @@ async def why_owner(
     told = await _missing(client, OWNERS[kind], namespace, found, len(pods))
     waits = next_group_name(NATIVE_JOB, found) if QUEUE_LABEL in _labels(found) else ""
     if told is not None and told.reason == "Suspended" and waits:
-        gang = report.gang(GangKey(namespace, waits))
+        gang = await report.gang(GangKey(namespace, waits))
         queue = _labels(found)[QUEUE_LABEL]
         if gang is not None:
             gang.message = f"{told.message}, in queue {queue}; {gang.message}"
@@ -91,12 +98,12 @@ async def why_owner(
     if told is not None:
         answer.reason, answer.message, answer.change = told.reason, told.message, told.change
         answer.missing = told.missing
-        group = _group_of(report, answer) if kind == "vcjob" and not told.change else None
+        group = await _group_of(report, answer) if kind == "vcjob" and not told.change else None
         if group is not None:
             # The job repeats the message of its group.
             answer.gang, answer.change = group.gang, group.change
         return answer
-    return _through(report, kind, answer, found, pods)
+    return await _through(report, kind, answer, found, pods)
 
 
 async def add_missing_pods(
@@ -174,13 +181,13 @@ async def _missing(
     return MissingPods(wanted, missing, reason, f"{some}: {event}", change)
 
 
-def _through(
-    report: WhyReport, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
+async def _through(
+    report: WhyAnswers, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
 ) -> WhyAnswer:
     """Return the answer about the job's gang or its first pending pod, if no pod is missing for a known reason."""
     namespace = text(mapping(owner.get("metadata")).get("namespace"))
     if kind == "vcjob":
-        group = _group_of(report, answer)
+        group = await _group_of(report, answer)
         if group is not None:
             return group
     waiting = sorted(
@@ -188,9 +195,9 @@ def _through(
         key=lambda each: text(mapping(each.get("metadata")).get("name")),
     )
     for each in waiting:
-        pod = report.pod(namespace, text(mapping(each.get("metadata")).get("name")))
+        pod = await report.pod(namespace, text(mapping(each.get("metadata")).get("name")))
         if pod is not None:
-            gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
+            gang = await report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
             if gang is None and pod.state is GangState.OTHER_SCHEDULER:
                 # All pods of an owner have the same schedulerName.
                 answer.state, answer.reason, answer.change = pod.state, pod.reason, pod.change
@@ -198,7 +205,7 @@ def _through(
                 return answer
             return gang or pod
     if pods:
-        gang = _gang_of_pods(report, namespace, pods)
+        gang = await _gang_of_pods(report, namespace, pods)
         if gang is not None:
             # Its PodGroup can require more members than the owner declares.
             answer.state = gang.state
@@ -208,10 +215,10 @@ def _through(
     return answer
 
 
-def _gang_of_pods(report: WhyReport, namespace: str, pods: list[dict[str, Any]]) -> WhyAnswer | None:
+async def _gang_of_pods(report: WhyAnswers, namespace: str, pods: list[dict[str, Any]]) -> WhyAnswer | None:
     """Return the answer about the gang of the first of these pods; None if that pod has no gang."""
-    pod = report.pod(namespace, text(mapping(pods[0].get("metadata")).get("name")))
-    return report.gang(GangKey(*pod.gang.split("/", 1))) if pod is not None and pod.gang else None
+    pod = await report.pod(namespace, text(mapping(pods[0].get("metadata")).get("name")))
+    return await report.gang(GangKey(*pod.gang.split("/", 1))) if pod is not None and pod.gang else None
 
 
 def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
@@ -234,11 +241,13 @@ def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[di
     return False
 
 
-def _group_of(report: WhyReport, job: WhyAnswer) -> WhyAnswer | None:
+async def _group_of(report: WhyAnswers, job: WhyAnswer) -> WhyAnswer | None:
     """Return the answer about the gang of a Volcano Job, by the new or the old name of its PodGroup."""
     namespace, _, name = job.name.partition("/")
-    found = (report.gang(GangKey(namespace, group)) for group in (f"{name}-{job.uid}", name))
-    return next((each for each in found if each is not None), None)
+    for group in (f"{name}-{job.uid}", name):
+        if (answer := await report.gang(GangKey(namespace, group))) is not None:
+            return answer
+    return None
 
 
 def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:

@@ -42,6 +42,15 @@ class FoundPolicy(msgspec.Struct, frozen=True):
     scheduler_names: tuple[str, ...] = DEFAULT_NAMES
 
 
+class PublicSettings(msgspec.Struct, kw_only=True):
+    """Settings of the scheduler that lists of jobs need, as the page's server answers: its names, and the keys on
+    pods that name their user."""
+
+    scheduler_names: tuple[str, ...]
+    user_label: str
+    user_annotation: str
+
+
 class SchedulerPolicy:
     """Source of the policy: a file, which is read at once; without a file the scheduler's record; without a record
     the built-in policy.

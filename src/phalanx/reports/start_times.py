@@ -45,6 +45,13 @@ class StartEntry(msgspec.Struct):
     target: str = ""
 
 
+class StartsAnswer(msgspec.Struct, kw_only=True):
+    """Starts of the waiting gangs and pods that a user can see, as the page's server answers."""
+
+    starts: list[StartEntry]
+    warnings: list[str]
+
+
 def start_entries(
     snapshot: Snapshot, policy: Policy, promises: Promises, now: float, should_stop: Callable[[], bool] = never
 ) -> list[StartEntry]:

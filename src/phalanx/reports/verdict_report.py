@@ -8,38 +8,16 @@ from typing import TYPE_CHECKING
 
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.model.gang import GangKey
-from phalanx.reports.missing_pods import add_missing_pods, why_owner
-from phalanx.reports.owners import OwnerLookup, add_suspended_job, below, without_pods
-from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
 from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.views.gang_names import AmbiguousGangError
+from phalanx.reports.why_target import DryRunAnswers, WhyTarget
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.framework.policy import Policy
-
-_OWNERS = frozenset({"job", "vcjob", "replicaset", "statefulset"})
-# For these kinds the name is the object's own name; other kinds are resolved through their owner references.
-_NO_OWNERS = frozenset({"pod", "gang", "composite"}) | _OWNERS
-_MAX_GANG_NAMES = 5
-_NOUNS = {
-    "": "gang, job or pod",
-    "pod": "pod",
-    "gang": "group object or pod that declares a gang",
-    "composite": "CompositePodGroup",
-}
-
-
-class NoSuchTargetError(Exception):
-    """Missing object of a verdict, or a name of several objects; `message` is for the user."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 async def read_verdict(
@@ -55,7 +33,7 @@ async def read_verdict(
     """Return the verdict of a gang, job or pod by a dry run: `target` is (namespace, kind, name).
 
     The kind is "" if it is unknown. `warn` receives a line per object that could not be read. A start is searched
-    for at most `seconds`. Raises NoSuchTargetError if the object does not exist.
+    for at most `seconds`. Raises TargetError if the object does not exist.
     """
     snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, names)
@@ -63,7 +41,7 @@ async def read_verdict(
         warn(f"cannot read {text}")
     promises, now = await read_promises(client, lease_namespace, names), time.time()
     report = WhyReport(snapshot, policy, now, promises)
-    answer = await _TargetVerdict(client, report, *target).read()
+    answer = await WhyTarget(client, DryRunAnswers(report), *target).answer()
     if answer.waits:
         namespace_of, _, gang = answer.gang.partition("/")
         unit = GangKey(namespace_of, gang) if gang else answer.uid
@@ -72,61 +50,3 @@ async def read_verdict(
         deadline = time.monotonic() + seconds
         answer.start = report.start(unit, lambda: time.monotonic() >= deadline)
     return answer
-
-
-class _TargetVerdict:
-    """Verdict of one gang, job or pod, found by the kind and name that the user typed."""
-
-    def __init__(self, client: KubeClient, report: WhyReport, namespace: str, kind: str, name: str) -> None:
-        self._client = client
-        self._report = report
-        self._namespace = namespace
-        self._kind = kind
-        self._name = name
-        self._owners = OwnerLookup(client, namespace)
-
-    async def read(self) -> WhyAnswer:
-        report, kind, namespace, name = self._report, self._kind, self._namespace, self._name
-        gangs, owned = await self._gangs()
-        answer = None
-        if kind == "pod":
-            answer = await add_past_eviction(self._client, namespace, name, report.pod(namespace, name))
-        elif kind == "composite":
-            answer = report.composite(GangKey(namespace, name))
-        elif kind in _OWNERS:
-            answer = await why_owner(self._client, report, kind, namespace, name)
-        elif gangs or kind == "gang":
-            answer = await self._gang(gangs)
-        elif owned:
-            answer = report.pods_below(kind, namespace, name, owned)
-        if answer is None and kind in ("gang", ""):
-            # The object is a job without a gang, or a job with pods of another scheduler.
-            answer = await why_owner(self._client, report, "job", namespace, name)
-        if answer is None and not kind:
-            answer = report.pod(namespace, name)
-        if answer is None:
-            message = await without_pods(self._owners, name, kind) if kind not in _NO_OWNERS else ""
-            raise NoSuchTargetError(message or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {namespace!r}")
-        return answer
-
-    async def _gangs(self) -> tuple[list[GangKey], set[str]]:
-        """Return the gangs with the typed name or below the owner with this name, and the uids of objects below the
-        owner."""
-        kind = self._kind
-        try:
-            gangs = self._report.gangs_called(self._namespace, self._name, kind)
-            owned = await below(self._owners, self._name, kind) if not gangs and kind not in _NO_OWNERS else set()
-            return gangs or self._report.gangs_below(owned), owned
-        except AmbiguousGangError as error:
-            raise NoSuchTargetError(str(error)) from error
-
-    async def _gang(self, gangs: list[GangKey]) -> WhyAnswer | None:
-        report, client = self._report, self._client
-        key = gangs[0] if gangs else GangKey(self._namespace, self._name)
-        answer = await add_past_gang_eviction(client, self._namespace, key.name, report.gang(key))
-        answer = await add_missing_pods(client, answer, report.object_path(key), report.member_uids(key))
-        answer = await add_suspended_job(self._owners, answer)
-        if answer is not None and len(gangs) > 1:
-            others = ", ".join(report.name_of(other) for other in gangs[1:_MAX_GANG_NAMES])
-            answer.warnings.append(f"{self._name} has {len(gangs)} gangs; other gangs: {others}")
-        return answer

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.gang import GangCounts
-from phalanx.model.verdict import NodeCount
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NodeCount
 from phalanx.reports.evicted_members import EvictedMembers
 from phalanx.reports.eviction_preview import EvictionPreview
 from phalanx.reports.run_times import RunTimeEntry
 from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.promises import PromisedStart
+from phalanx.views.verdict_texts import brief_text
 
 
 class WhyAnswer(msgspec.Struct, omit_defaults=True):
@@ -61,6 +62,20 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     def waits(self) -> bool:
         """Whether the pod's or gang's minimum is not on nodes and would not be placed now."""
         return self.state.waits and self.forecast is not PlacementForecast.STARTS_NOW
+
+    @property
+    def brief(self) -> str:
+        """Message with counts and without names of objects; "" for a reason without such a text."""
+        needed = self.placeable + self.missing
+        if self.reason == NOT_ENOUGH_MEMBERS:
+            needed = self.minimum
+        return brief_text(
+            self.reason,
+            needed=needed,
+            placeable=self.placeable,
+            members=needed - self.missing,
+            nodes=self.nodes,
+        )
 
     def append(self, sentence: str) -> None:
         """Add a sentence, if it is not empty, to the answer's message."""

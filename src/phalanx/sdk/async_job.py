@@ -182,7 +182,8 @@ class AsyncJob:
 
         It needs rights to read the whole cluster.
         """
-        from phalanx.reports.verdict_report import NoSuchTargetError, read_verdict
+        from phalanx.reports.verdict_report import read_verdict
+        from phalanx.reports.why_target import TargetError
 
         with translated(self.target):
             policy, names = await self.cluster.read_policy()
@@ -194,8 +195,8 @@ class AsyncJob:
                     self.cluster.lease_namespace,
                     (self.namespace, self.kind, self.name),
                 )
-            except NoSuchTargetError as error:
-                raise JobNotFoundError(error.message, about=self.target) from error
+            except TargetError as error:
+                raise JobNotFoundError(str(error), about=self.target) from error
         return Explanation(answer)
 
     async def start_estimate(self) -> StartEstimate | None:

@@ -68,6 +68,27 @@ def brief_text(
     return f"{text}; {lacking}" if text and lacking else text
 
 
+#: Texts without names for the codes of an unknown start (`PromisedStart.reason`).
+START_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "NotPlannedYet": "not planned yet",
+        "BeyondHorizon": "beyond the horizon of the plan",
+        "NoEndKnown": "unknown: pods that must end first have no known end",
+        "CannotEverRun": "never, as declared: it does not fit on the nodes even if they were empty",
+        "NodesClosed": "unknown: nodes that it needs are closed",
+        "DeadlineImpossible": "not before its deadline",
+        "NotAnAmount": "unknown: it waits for something other than free resources",
+        "Held": "unknown: it waits for something else first",
+        "NotCalibrated": "no estimate of its probability yet",
+    }
+)
+
+
+def start_text(reason: str) -> str:
+    """Return the short message of the reason why a start is unknown; for an unknown reason the reason itself."""
+    return START_TEXTS.get(reason, reason)
+
+
 def eviction_text(reason: str) -> str:
     """Return the short message of an eviction's reason; for an unknown reason the reason itself."""
     return EVICTION_TEXTS.get(reason, reason)

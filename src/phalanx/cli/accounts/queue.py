@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -15,8 +16,11 @@ from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import watch_options
 from phalanx.cli.listing.outages import survived_outage
+from phalanx.cli.server.options import server_options
+from phalanx.cli.server.rights import by_rights
 
 if TYPE_CHECKING:
+    from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
     from phalanx.reports.account_entries import AccountEntry, QueueReport
     from phalanx.scheduling.framework.policy import Policy
@@ -44,6 +48,7 @@ def _report_options(*, wide: bool = False) -> tuple[Dress, ...]:
     formats = ["table", *(["wide"] if wide else []), "json", "yaml"]
     return (
         connection_options,
+        server_options,
         scheduler_options("are charged to queues"),
         click.option(
             "-o",
@@ -210,9 +215,12 @@ def _show_report(invocation: Invocation, arguments: AccountArguments, render: Re
     read_policy = invocation.policy_reader()
     display = Display(invocation.output, live=arguments.watch)
 
+    async def read(client: KubeClient) -> QueueReport:
+        return await _read(client, *await read_policy(client), invocation.lease_namespace)
+
     async def work(client: KubeClient) -> None:
         async def refresh() -> None:
-            report = await _read(client, *await read_policy(client), invocation.lease_namespace)
+            report = await by_rights(invocation.client, read, partial(_ask, client.namespace))(client)
             display.show(render(report, invocation.output), report.warnings)
 
         await refresh()
@@ -222,6 +230,12 @@ def _show_report(invocation: Invocation, arguments: AccountArguments, render: Re
                 await refresh()
 
     invocation.show(work, watch=arguments.watch)
+
+
+async def _ask(own_namespace: str, server: Server) -> QueueReport:
+    from phalanx.reports.account_entries import QueueReport
+
+    return await server.get("commands/queues", QueueReport, {"own": own_namespace})
 
 
 async def _read(

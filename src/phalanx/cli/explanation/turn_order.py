@@ -11,9 +11,12 @@ import click
 from phalanx.cli.connection import scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import NamespacedListArguments, list_options, queues_option
+from phalanx.cli.server.options import server_options
+from phalanx.cli.server.rights import by_rights
 
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
+    from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
     from phalanx.reports.turn_order import OrderReport, TurnEntry
 
@@ -35,7 +38,7 @@ class TurnOrderArguments(NamespacedListArguments):
 
 @click.command("order", short_help="Show the scheduling order and the sort keys.")
 @queues_option
-@pass_invocation(TurnOrderArguments, list_options(selector=False), scheduler_options("are listed"))
+@pass_invocation(TurnOrderArguments, list_options(selector=False), server_options, scheduler_options("are listed"))
 def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
     """Show waiting gangs and single pods in scheduling order, with the sort keys.
 
@@ -67,7 +70,15 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
         return turn_order(snapshot, policy, time.time(), promises)
 
     async def read(client: KubeClient) -> Found[TurnEntry]:
-        answer = await report(client)
+        own = client.namespace
+
+        async def ask(server: Server) -> OrderReport:
+            from phalanx.reports.turn_order import OrderReport
+
+            question = {"namespace": arguments.scope or "", "own": own}
+            return await server.get("commands/order", OrderReport, question)
+
+        answer = await by_rights(invocation.client, report, ask)(client)
         namespace, queues = arguments.scope, arguments.queues
         shown = [
             entry

@@ -13,13 +13,16 @@ import click
 
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.server.options import server_options
+from phalanx.cli.server.rights import by_rights
 
 if TYPE_CHECKING:
+    from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
     from phalanx.reports.whatif.changes import QueueChange
+    from phalanx.reports.whatif.remote import WhatIfCommand, WhatIfResult
     from phalanx.scheduling.framework.policy import Policy
     from phalanx.simulation.cluster import SimulatedCluster
-    from phalanx.simulation.documents import FileObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,28 @@ class WhatIfArguments:
 
         capability, deserved = _amounts(self.capability, "--capability"), _amounts(self.deserved, "--deserved")
         return QueueChange(self.queue, self.weight, capability, deserved) if self.queue else None
+
+    def command(self, namespace: str, manifest: str) -> WhatIfCommand:
+        """Return the question to the server. Raises click.UsageError."""
+        from phalanx.reports.whatif.remote import WhatIfCommand
+
+        return WhatIfCommand(
+            namespace=namespace,
+            manifest=manifest,
+            gang=self.gang,
+            free=self.free,
+            add_nodes=self.add_nodes or 0,
+            like=self.like,
+            without_nodes=list(self.without_nodes),
+            queue=self.queue,
+            weight=self.weight or 0,
+            capability=self.capability,
+            deserved=self.deserved,
+            priority=self.priority,
+            pod=self.shape,
+            run_time=self.length,
+            horizon=self.horizon,
+        )
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -112,7 +137,9 @@ class WhatIfArguments:
 @click.option("--horizon", default="7d", show_default=True, metavar="TIME", help="End of the prediction, from now.")
 @click.option("--capture", "capture_file", default="", metavar="FILE", help="Use a capture instead of the cluster.")
 @namespace_option
-@pass_invocation(WhatIfArguments, connection_options, scheduler_options("are scheduled"), output_option)
+@pass_invocation(
+    WhatIfArguments, connection_options, server_options, scheduler_options("are scheduled"), output_option
+)
 def what_if(invocation: Invocation, arguments: WhatIfArguments) -> None:
     """Predict the effect of a change: start times and nodes, evictions, and delayed starts.
 
@@ -142,14 +169,20 @@ def _answer(invocation: Invocation, arguments: WhatIfArguments) -> None:
     from phalanx.reports.whatif.answer import to_builtins
     from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
     from phalanx.reports.whatif.question import Question, answer_question
+    from phalanx.simulation.documents import read_documents
     from phalanx.simulation.spans import seconds
 
     _refuse_lone_options(arguments)
     other = read_policy(arguments.other_policy) if arguments.other_policy else None
     queue, changes = arguments.queue_change, arguments.changes
     _refuse_no_question(arguments, changes)
-    objects = _objects(arguments.files)
-    cluster, namespace, policy = _cluster(invocation, arguments, other)
+    texts = _texts(arguments.files)
+    objects = [entry for path, text in texts for entry in read_documents(text, path)]
+    subject = _subject(invocation, arguments, other, "\n---\n".join(text for _, text in texts))
+    if not isinstance(subject, tuple):
+        _print_result(invocation, subject)
+        return
+    cluster, namespace, policy = subject
     if arguments.free:
         room = free_room(
             FreeRoomQuestion(
@@ -181,6 +214,17 @@ def _answer(invocation: Invocation, arguments: WhatIfArguments) -> None:
         )
     )
     _print(invocation, answer_lines(answer), to_builtins(answer))
+
+
+def _print_result(invocation: Invocation, result: WhatIfResult) -> None:
+    """Print the answer of the server."""
+    from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
+    from phalanx.reports.whatif.answer import to_builtins
+
+    if result.room is not None:
+        _print(invocation, free_lines(result.room), to_builtins(result.room))
+    elif result.answer is not None:
+        _print(invocation, answer_lines(result.answer), to_builtins(result.answer))
 
 
 def _print(invocation: Invocation, lines: Iterable[str], document: object) -> None:
@@ -222,25 +266,24 @@ def _written(amounts: dict[str, str]) -> str:
     return ",".join(f"{name}={amount}" for name, amount in amounts.items())
 
 
-def _objects(files: tuple[str, ...]) -> list[FileObject]:
-    from phalanx.simulation.documents import read_documents
+def _texts(files: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the paths and texts of the files. Raises InputError."""
     from phalanx.simulation.errors import InputError
 
-    objects = []
+    texts = []
     for path in files:
         try:
-            text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+            texts.append((path, sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")))
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read {path}: {error}") from error
-        objects += read_documents(text, path)
-    return objects
+    return texts
 
 
-def _cluster(
-    invocation: Invocation, arguments: WhatIfArguments, other: Policy | None
-) -> tuple[SimulatedCluster, str, Policy]:
+def _subject(
+    invocation: Invocation, arguments: WhatIfArguments, other: Policy | None, manifest: str
+) -> tuple[SimulatedCluster, str, Policy] | WhatIfResult:
     """Return the cluster to simulate (of a capture or the API, under policy `other`), the user's namespace, and the
-    policy."""
+    policy; or the server's answer, if the user cannot read the cluster."""
     from phalanx.daemon.policy_file import parse_policy, read_policy
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.inputs import read_text
@@ -254,12 +297,27 @@ def _cluster(
 
     read_policy_now = invocation.policy_reader()
 
-    async def work(client: KubeClient) -> tuple[bytes, str, Policy]:
+    async def capture(client: KubeClient) -> tuple[bytes, str, Policy] | WhatIfResult:
         policy, names = await read_policy_now(client)
         captured, documents = await capture_cluster(
             client, names, other or policy, time.time(), invocation.lease_namespace, own_namespace=client.namespace
         )
         return encode_capture(captured, documents, packed=False), arguments.namespace or client.namespace, policy
 
-    content, namespace, policy = invocation.run(work)
+    async def work(client: KubeClient) -> tuple[bytes, str, Policy] | WhatIfResult:
+        async def ask(server: Server) -> tuple[bytes, str, Policy] | WhatIfResult:
+            from phalanx.reports.whatif.remote import WhatIfResult
+
+            if other is not None or invocation.config:
+                raise click.UsageError("--policy and --config need the rights to read the whole cluster")
+            namespace = arguments.namespace or client.namespace
+            command = arguments.command(namespace, manifest)
+            return await server.post("commands/what-if", WhatIfResult, command, {"namespace": namespace})
+
+        return await by_rights(invocation.client, capture, ask)(client)
+
+    found = invocation.run(work)
+    if not isinstance(found, tuple):
+        return found
+    content, namespace, policy = found
     return read_cluster(content.decode(), "cluster"), namespace, policy

@@ -13,8 +13,11 @@ from phalanx.cli.explanation.dispatched_lines import dispatch_answer, dispatch_l
 from phalanx.cli.explanation.eviction_lines import eviction_lines
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.starts import start_lines
+from phalanx.cli.server.options import server_options
+from phalanx.cli.server.rights import by_rights
 
 if TYPE_CHECKING:
+    from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
     from phalanx.reports.why_answer import GangSize, WhyAnswer
 
@@ -47,7 +50,7 @@ class WhyArguments:
 @click.command()
 @click.argument("target", metavar="[KIND/]NAME", nargs=-1, required=True)
 @namespace_option
-@pass_invocation(WhyArguments, connection_options, scheduler_options("are judged"), output_option)
+@pass_invocation(WhyArguments, connection_options, server_options, scheduler_options("are judged"), output_option)
 def why(invocation: Invocation, arguments: WhyArguments) -> None:
     """Explain why a pod or gang waits, with the smallest change that would start it.
 
@@ -72,35 +75,56 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
     """
     import msgspec
 
+    from phalanx.cli.explanation.conditions import condition_lines
     from phalanx.cli.listing.harmless import harmless_lines
 
     kind, name = parse_target(arguments.target)
     read_policy = invocation.policy_reader()
 
-    async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
-        from phalanx.reports.verdict_report import NoSuchTargetError, read_verdict
+    def warn(warning: str) -> None:
+        click.echo(f"warning: {warning}", err=True)
 
+    async def dry_run(client: KubeClient) -> WhyAnswer | dict[str, Any]:
+        from phalanx.reports.verdict_report import read_verdict
+        from phalanx.reports.why_target import TargetError
+
+        target = (arguments.namespace or client.namespace, kind, name)
+        try:
+            return await read_verdict(
+                client, *await read_policy(client), invocation.lease_namespace, target, warn=warn
+            )
+        except TargetError as error:
+            raise click.ClickException(str(error)) from error
+
+    async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         namespace = arguments.namespace or client.namespace
         dispatch = await dispatch_of(client, namespace, name) if kind in ("gang", "") else None
         if dispatch is not None:
             return dispatch_answer(dispatch)
-        policy, names = await read_policy(client)
-        target = (namespace, kind, name)
-        try:
-            return await read_verdict(client, policy, names, invocation.lease_namespace, target, warn=warn)
-        except NoSuchTargetError as error:
-            raise click.ClickException(error.message) from error
 
-    def warn(warning: str) -> None:
-        click.echo(f"warning: {warning}", err=True)
+        async def ask(server: Server) -> WhyAnswer | dict[str, Any]:
+            from phalanx.reports.why_answer import WhyAnswer
+
+            return await server.get("commands/why", WhyAnswer, {"namespace": namespace, "kind": kind, "name": name})
+
+        async def conditions(client: KubeClient, line: str) -> dict[str, Any]:
+            from phalanx.cli.explanation.conditions import read_conditions
+
+            document = await read_conditions(client, namespace, kind, name)
+            click.echo(f"warning: {harmless_lines(line)}; these are the last written conditions", err=True)
+            return document
+
+        return await by_rights(invocation.client, dry_run, ask, conditions)(client)
 
     answer = invocation.run(work)
-    # For a dispatched gang the answer is a document of the hub.
-    if invocation.prints_table:
-        lines = "\n".join(dispatch_lines(answer)) if isinstance(answer, dict) else render(answer)
-        click.echo(harmless_lines(lines))
-    else:
+    # A document is the answer of a hub about a dispatched gang, or has the conditions of the PodGroup.
+    if not invocation.prints_table:
         invocation.print_document(answer if isinstance(answer, dict) else msgspec.to_builtins(answer))
+    elif isinstance(answer, dict):
+        lines = condition_lines(answer) if "objects" in answer else dispatch_lines(answer)
+        click.echo(harmless_lines("\n".join(lines)))
+    else:
+        click.echo(harmless_lines(render(answer)))
 
 
 def render(answer: WhyAnswer) -> str:

@@ -13,6 +13,7 @@ from phalanx.cli.installation.manifests import (
     reading_rules,
     records_rule,
 )
+from phalanx.cli.server.address import AUTHORITY_KEY, NAME, NAMESPACE, URL_KEY
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
 
@@ -36,6 +37,20 @@ def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Ma
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
     ]
     return account_with_rights(ACCOUNT, namespace, rules, (LEASE_NAMESPACE, [records_rule(scheduler_name)]))
+
+
+def address_manifests(url: str, authority: str = "") -> list[Manifest]:
+    """Return the ConfigMap with the address of the page's server, and the right of all authenticated users to read
+    it. `authority` has the CA certificates of the server (PEM), "" for those of each user's system.
+
+    Commands send the user's token to this address: only administrators can write to kube-public.
+    """
+    data = {URL_KEY: url} | ({AUTHORITY_KEY: authority} if authority else {})
+    config_map = make_object("v1", "ConfigMap", NAME, NAMESPACE, data=data)
+    rules = [{**make_rule([""], ["configmaps"], ["get"]), "resourceNames": [NAME]}]
+    role = make_object(f"{RBAC}/v1", "Role", f"{ACCOUNT}-address", NAMESPACE, rules=rules)
+    everybody = {"kind": "Group", "name": "system:authenticated", "apiGroup": RBAC}
+    return [config_map, role, make_binding("Role", f"{ACCOUNT}-address", everybody, NAMESPACE)]
 
 
 def order_access(namespace: str) -> list[Manifest]:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,22 +28,6 @@ _MARK = "app.kubernetes.io/managed-by"
 # Annotation with the object that `kubectl apply` applied last.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# Kind -> plural, for the installed kinds.
-_PLURALS = {
-    "Namespace": "namespaces",
-    "ServiceAccount": "serviceaccounts",
-    "Secret": "secrets",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "FlowSchema": "flowschemas",
-    "CustomResourceDefinition": "customresourcedefinitions",
-    "Queue": "queues",
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstallArguments:
@@ -59,6 +44,21 @@ class InstallArguments:
     namespace: str
     lease_name: str
     timeout: float
+    dashboard_url: str
+    dashboard_ca: Path | None
+
+    def address(self) -> list[Manifest]:
+        """Return the objects that publish the address of the page's server, for commands of users. Raises
+        click.UsageError."""
+        from phalanx.cli.installation.dashboard_manifests import address_manifests
+        from phalanx.cli.server.address import checked_url
+
+        if not self.dashboard_url:
+            if self.dashboard_ca is not None:
+                raise click.UsageError("--dashboard-ca requires --dashboard-url URL")
+            return []
+        authority = self.dashboard_ca.read_text("utf-8") if self.dashboard_ca is not None else ""
+        return address_manifests(checked_url(self.dashboard_url, "--dashboard-url"), authority)
 
     def manifests(self, scheduler_names: tuple[str, ...]) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
         """Return the CustomResourceDefinitions, access rules and queues to apply."""
@@ -79,7 +79,7 @@ class InstallArguments:
             rights += hub_manifests.multikueue_access(namespace)
         if self.with_member and not self.crds_only:
             rights += hub_manifests.member_access(namespace)
-        return definitions, rights, manifests.volcano_queues()
+        return definitions, [*rights, *self.address()], manifests.volcano_queues()
 
 
 @click.command()
@@ -122,6 +122,19 @@ class InstallArguments:
 )
 @click.option(
     "--lease-name", default="", metavar="NAME", help="Name of the scheduler's lease. Default: NAME-scheduler."
+)
+@click.option(
+    "--dashboard-url",
+    default="",
+    metavar="URL",
+    help="Publish this URL of `phalanx dashboard --login token`, so that users without rights to the whole cluster "
+    "can ask why (ConfigMap kube-public/phalanx).",
+)
+@click.option(
+    "--dashboard-ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="CA certificates of --dashboard-url (PEM). Default: those of each user's system.",
 )
 @click.option(
     "--timeout",
@@ -237,6 +250,7 @@ async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -
     other. An API server without admission policies (before Kubernetes 1.30) gets none.
     """
     from phalanx.cli.installation.admission import GROUP_VERSION, guarded_schedulers, policies
+    from phalanx.cli.installation.manifests import object_path
     from phalanx.kube.own_objects import LABELS
 
     served = await _read(client, f"/apis/{GROUP_VERSION}") or {}
@@ -249,7 +263,7 @@ async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -
     guarded = {
         name: None
         for manifest in policies(scheduler_names, LABELS)
-        for name in guarded_schedulers(await _read(client, _path(manifest)) or {})
+        for name in guarded_schedulers(await _read(client, object_path(manifest)) or {})
     }
     earlier = [name for name in guarded if name not in scheduler_names]
     for manifest in policies([*scheduler_names, *earlier], LABELS):
@@ -263,9 +277,10 @@ async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -
 
 async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
     """Apply one object and print the result. Return False if the object belongs to another installer."""
+    from phalanx.cli.installation.manifests import object_path
     from phalanx.kube.client import PatchType
 
-    path = _path(manifest)
+    path = object_path(manifest)
     before = await _read(client, path)
     if respect_others and before is not None and not _is_ours(before):
         _print_result(manifest, "unchanged (not installed by Phalanx)")
@@ -281,9 +296,10 @@ async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool
 
 async def _create(client: KubeClient, manifest: Manifest, deadline: float) -> None:
     """Create an object unless it exists; later its users own it."""
+    from phalanx.cli.installation.manifests import object_path
     from phalanx.kube.errors import ApiError
 
-    path = _path(manifest)
+    path = object_path(manifest)
     while True:
         if await _read(client, path) is not None:
             _print_result(manifest, "unchanged")
@@ -301,10 +317,12 @@ async def _create(client: KubeClient, manifest: Manifest, deadline: float) -> No
 
 
 async def _wait_until_served(client: KubeClient, definitions: list[Manifest], deadline: float) -> None:
+    from phalanx.cli.installation.manifests import object_path
+
     for manifest in definitions:
         name = manifest["metadata"]["name"]
         while True:
-            definition = await _read(client, _path(manifest)) or {}
+            definition = await _read(client, object_path(manifest)) or {}
             conditions = definition.get("status", {}).get("conditions") or []
             if any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
                 break
@@ -354,16 +372,6 @@ def _is_ours(existing: dict[str, Any]) -> bool:
 
 def _has_our_label(metadata: dict[str, Any]) -> bool:
     return bool((metadata.get("labels") or {}).get(_MARK) == "phalanx")
-
-
-def _path(manifest: Manifest) -> str:
-    from phalanx.kube.paths import Resource
-
-    group, _, version = manifest["apiVersion"].rpartition("/")
-    metadata = manifest["metadata"]
-    namespace = metadata.get("namespace")
-    resource = Resource(group, version, _PLURALS[manifest["kind"]], namespaced=namespace is not None)
-    return resource.path(namespace, metadata["name"])
 
 
 def _print_result(manifest: Manifest, outcome: str) -> None:

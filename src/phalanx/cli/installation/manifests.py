@@ -20,6 +20,7 @@ from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.dialects.registry import installed_dialects
 from phalanx.jobs.spec import BATCH, BUS, FLOW
 from phalanx.kube.own_objects import LABELS, default_lease, name_prefix
+from phalanx.kube.paths import Resource
 from phalanx.model.text.yaml_text import decode_yaml
 from phalanx.views.promise_record import NAME as RESERVATIONS
 
@@ -29,6 +30,23 @@ Manifest = dict[str, Any]
 LEASE_NAMESPACE = "kube-system"
 
 QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
+
+# Kind -> plural, for the installed kinds.
+_PLURALS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
+    "Secret": "secrets",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "FlowSchema": "flowschemas",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "Queue": "queues",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
 
 
 def definitions() -> list[Manifest]:
@@ -304,3 +322,12 @@ def make_object(api_version: str, kind: str, name: str, namespace: str = "", **c
     if namespace:
         metadata["namespace"] = namespace
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def object_path(manifest: Manifest) -> str:
+    """Return the URL path of an installed object."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace")
+    resource = Resource(group, version, _PLURALS[manifest["kind"]], namespaced=namespace is not None)
+    return resource.path(namespace, metadata["name"])

@@ -14,10 +14,12 @@ import click
 from phalanx.cli.connection import scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import NamespacedListArguments, list_options, parse_requirements, queues_option
+from phalanx.cli.server.options import server_options
 from phalanx.kube.core_resources import PODS
 
 if TYPE_CHECKING:
     from phalanx.daemon.gang_entries import GangEntry
+    from phalanx.dialects.options import DialectOptions
     from phalanx.kube.client import KubeClient
     from phalanx.kube.paths import Resource
     from phalanx.model.selectors import Requirement
@@ -88,6 +90,7 @@ class GangListArguments(NamespacedListArguments):
 @pass_invocation(
     GangListArguments,
     list_options(),
+    server_options,
     scheduler_options("are listed"),
 )
 def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
@@ -239,16 +242,18 @@ def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements:
     from phalanx.reports.jobs.job_report import JobReader
     from phalanx.reports.read_promises import read_promises
 
-    read_policy = invocation.policy_reader(names_only=True)
+    find_policy = invocation.policy_finder(names_only=True)
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, namespace: str) -> tuple[list[GangEntry], list[str]]:
-        policy, names = await read_policy(client)
-        dialects = dialect_options(policy)
+        found = await find_policy(client)
+        names, dialects = found.scheduler_names, dialect_options(found.policy)
+        if found.warning and gang_filter.me:
+            names, dialects = await _public_settings(invocation, client, names, dialects)
         if gang_filter.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
                 "--me needs the user label of pods: set phalanx.dialects.userLabel in the policy (or --config "
-                "POLICY, namespace the scheduler's may not be read)"
+                "POLICY, where the scheduler's policy is not readable)"
             )
         if not readers:
             readers.append(JobReader(client))
@@ -268,6 +273,30 @@ def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements:
         return [entry for entry in entries if all_hold(requirements, entry.labels)], warnings
 
     return read
+
+
+async def _public_settings(
+    invocation: Invocation, client: KubeClient, names: tuple[str, ...], dialects: DialectOptions
+) -> tuple[tuple[str, ...], DialectOptions]:
+    """Return the scheduler names and dialect options of the scheduler, as the page's server publishes them; the
+    given ones where no server answers."""
+    import msgspec
+
+    from phalanx.cli.server.address import server_address
+    from phalanx.cli.server.requests import Server, ServerUnavailable
+    from phalanx.reports.scheduler_policy import PublicSettings
+
+    address = await server_address(client, invocation.client)
+    if address is None:
+        return names, dialects
+    try:
+        server = Server(client, address)
+        settings = await server.get("commands/settings", PublicSettings, {"own": client.namespace})
+    except ServerUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    changed = {"user_label": settings.user_label, "user_annotation": settings.user_annotation}
+    names = invocation.scheduler_names or settings.scheduler_names
+    return names, msgspec.structs.replace(dialects, **changed)
 
 
 def _show_gangs(invocation: Invocation, arguments: GangListArguments, gang_filter: _Filter, reader: Reader) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.cli.columns import columns
 from phalanx.cli.listing.ages import OVERDUE, promised_moment, relative
+from phalanx.cli.server.rights import by_rights
 
 if TYPE_CHECKING:
     from phalanx.cli.invocation import Invocation
+    from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.start_times import StartEntry
+    from phalanx.reports.start_times import StartEntry, StartsAnswer
     from phalanx.views.promises import PromisedStart
 
 
@@ -24,37 +26,51 @@ class StartQuestion:
         self._queue = queue
         self._lease_namespace = invocation.lease_namespace
         self._read_policy = invocation.policy_reader()
+        self._client = invocation.client
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
         """Return the expected starts (lines or a document) and warnings about unreadable objects."""
+        own = client.namespace
+
+        async def ask(server: Server) -> StartsAnswer:
+            from phalanx.reports.start_times import StartsAnswer
+
+            question = {"namespace": self._namespace or "", "own": own}
+            return await server.get("commands/starts", StartsAnswer, question)
+
+        found = await by_rights(self._client, self._dry_run, ask)(client)
+        entries = [
+            entry
+            for entry in found.starts
+            if self._namespace in (None, entry.namespace) and self._queue in ("", entry.queue)
+        ]
+        if not entries:
+            from phalanx.cli.listing.known_names import refuse_unknown_scope
+
+            await refuse_unknown_scope(client, self._namespace, (self._queue,) if self._queue else ())
+        if output == "name":
+            return [entry.target for entry in entries], found.warnings
+        if output in ("json", "yaml"):
+            return {"starts": entries}, found.warnings
+        scope = "any namespace" if self._namespace is None else f"namespace {self._namespace}"
+        table = start_table(entries, time.time(), namespaces=self._namespace is None)
+        return table if entries else [f"no waiting gangs or pods in {scope}"], found.warnings
+
+    async def _dry_run(self, client: KubeClient) -> StartsAnswer:
+        """Return the expected starts by a dry run with the user's own rights."""
         from phalanx.cli.connection import time_limit
-        from phalanx.cli.listing.known_names import refuse_unknown_scope
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.read_promises import read_promises
         from phalanx.reports.snapshot import read_cluster
-        from phalanx.reports.start_times import start_entries
+        from phalanx.reports.start_times import StartsAnswer, start_entries
         from phalanx.reports.stored_usage import read_usage
 
         (policy, names), lease = await self._read_policy(client), self._lease_namespace
         snapshot = await read_cluster(client, names, dialect_options(policy), lease)
         await read_usage(client, snapshot, policy, lease, names)
         promises, now = await read_promises(client, lease, names), time.time()
-        all_entries = start_entries(snapshot, policy, promises, now, time_limit())
-        entries = [
-            entry
-            for entry in all_entries
-            if self._namespace in (None, entry.namespace) and self._queue in ("", entry.queue)
-        ]
-        if not entries:
-            await refuse_unknown_scope(client, self._namespace, (self._queue,) if self._queue else ())
         warnings = [f"cannot read {text}" for text in snapshot.missing] + promises.warnings(now)
-        if output == "name":
-            return [entry.target for entry in entries], warnings
-        if output in ("json", "yaml"):
-            return {"starts": entries}, warnings
-        scope = "any namespace" if self._namespace is None else f"namespace {self._namespace}"
-        table = start_table(entries, now, namespaces=self._namespace is None)
-        return table if entries else [f"no waiting gangs or pods in {scope}"], warnings
+        return StartsAnswer(starts=start_entries(snapshot, policy, promises, now, time_limit()), warnings=warnings)
 
 
 def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,11 +12,14 @@ import msgspec
 from phalanx.cli.connection import lease_namespace_option, policy_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import ListArguments, list_options, parse_requirements
+from phalanx.cli.server.options import server_options
+from phalanx.cli.server.rights import by_rights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from phalanx.cli.listing.table import Column
+    from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
     from phalanx.reports.nodes.entries import NodeEntry
 
@@ -61,7 +64,9 @@ class NodesArguments(ListArguments):
     help="Node label with the pool name. Default: volcano.sh/nodegroup-name, else the label of the cloud or "
     "autoscaler.",
 )
-@pass_invocation(NodesArguments, list_options(namespaced=False), policy_option, lease_namespace_option)
+@pass_invocation(
+    NodesArguments, list_options(namespaced=False), server_options, policy_option, lease_namespace_option
+)
 def nodes(invocation: Invocation, arguments: NodesArguments) -> None:
     """List nodes by pool and state, like sinfo.
 
@@ -136,6 +141,35 @@ class _NodeQuestion:
         show(self._invocation, listing, read, self._arguments)
 
     async def _read(self, client: KubeClient) -> list[NodeEntry]:
+        all_nodes = await by_rights(self._invocation.client, self._read_all, self._asked(client))(client)
+        return [
+            node
+            for node in all_nodes
+            if (not self._pools or node.pool in self._pools) and (not self._states or node.state in self._states)
+        ]
+
+    def _asked(self, client: KubeClient) -> Callable[[Server], Awaitable[list[NodeEntry]]]:
+        """Return the question to the server. Without the right to list nodes it answers without their names."""
+        arguments = self._arguments
+
+        async def ask(server: Server) -> list[NodeEntry]:
+            from phalanx.reports.nodes.entries import NodesAnswer
+
+            question = {
+                "own": client.namespace,
+                "pool-label": arguments.pool_label,
+                "selector": arguments.selector,
+            }
+            answer = await server.get("commands/nodes", NodesAnswer, question)
+            if not answer.named and (arguments.node_oriented or arguments.list_reasons):
+                raise click.ClickException(
+                    "-N and -R need the right to list nodes; `phalanx nodes` and -s show the free room by pool"
+                )
+            return answer.nodes
+
+        return ask
+
+    async def _read_all(self, client: KubeClient) -> list[NodeEntry]:
         from phalanx.cli.listing.progress import Progress
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.nodes.node_list import read_nodes
@@ -145,7 +179,7 @@ class _NodeQuestion:
         arguments, invocation = self._arguments, self._invocation
         backoffs = await read_backoffs(client, invocation.lease_namespace, invocation.scheduler_names)
         with Progress() as progress:
-            all_nodes = await read_nodes(
+            return await read_nodes(
                 client,
                 arguments.selector,
                 arguments.pool_label,
@@ -153,8 +187,3 @@ class _NodeQuestion:
                 progress.advanced,
                 backoffs.entries,
             )
-        return [
-            node
-            for node in all_nodes
-            if (not self._pools or node.pool in self._pools) and (not self._states or node.state in self._states)
-        ]

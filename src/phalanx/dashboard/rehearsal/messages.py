@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from phalanx.model.events import ClusterEvent
@@ -9,6 +11,8 @@ from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Objects, Verdict
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.snapshot import DisruptionTarget
+from phalanx.reports.start_times import StartEntry
+from phalanx.reports.turn_order import OrderReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast
@@ -42,6 +46,24 @@ class AskWhy(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     pod: bool = False
+
+
+class AskReport(msgspec.Struct, frozen=True):
+    """Question to the report of the last dry run: `part` names the method (REPORT_PARTS), with its arguments."""
+
+    part: str
+    arguments: tuple[Any, ...] = ()
+
+
+#: Methods of WhyReport that AskReport can call.
+REPORT_PARTS = frozenset({"pod", "gang", "composite", "pods_below"})
+
+
+class AskList(msgspec.Struct, frozen=True):
+    """Request for a list of all waiting units, from a dry run of its own at `now`: "order" or "starts"."""
+
+    kind: str
+    now: float
 
 
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,5 +128,6 @@ class Failed(msgspec.Struct, frozen=True):
     why: str
 
 
-Request = Facts | Rehearse | AskWhy
-Answer = Rehearsed | WhyAnswer | Failed | None
+Question = AskWhy | AskReport
+Request = Facts | Rehearse | Question | AskList
+Answer = Rehearsed | WhyAnswer | OrderReport | list[StartEntry] | Failed | None

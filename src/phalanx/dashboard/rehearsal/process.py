@@ -10,8 +10,10 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from phalanx.dashboard.rehearsal.messages import AskWhy, Facts, Failed, Rehearse, Rehearsed
+from phalanx.dashboard.rehearsal.messages import AskList, Facts, Failed, Question, Rehearse, Rehearsed
 from phalanx.model.events import ClusterEvent
+from phalanx.reports.start_times import StartEntry
+from phalanx.reports.turn_order import OrderReport
 from phalanx.reports.why_answer import WhyAnswer
 
 _BATCH = 2000
@@ -79,7 +81,13 @@ class RehearsalProcess:
         result: Rehearsed | Failed = await self._ask(request)
         return result
 
-    async def why(self, question: AskWhy) -> WhyAnswer | Failed | None:
+    async def waiting_units(self, question: AskList) -> OrderReport | list[StartEntry] | Failed:
+        """Return a list of all waiting units, from a dry run over the state of the last one. Raises
+        RehearsalEnded."""
+        answer: OrderReport | list[StartEntry] | Failed = await self._ask(question)
+        return answer
+
+    async def why(self, question: Question) -> WhyAnswer | Failed | None:
         """Return the answer why a gang or pod waits, from the last dry run. Raises RehearsalEnded."""
         answer: WhyAnswer | Failed | None = await self._ask(question)
         return answer
@@ -87,7 +95,7 @@ class RehearsalProcess:
     async def ended(self) -> int:
         return await self._process.wait()
 
-    async def _ask(self, request: Rehearse | AskWhy) -> Any:
+    async def _ask(self, request: Rehearse | Question | AskList) -> Any:
         """Send a request to the dry-run process and return its answer.
 
         A cancelled caller does not cancel the exchange: the next request would receive its answer.
@@ -97,7 +105,7 @@ class RehearsalProcess:
         exchange.add_done_callback(self._exchanges.discard)
         return await asyncio.shield(exchange)
 
-    async def _exchange(self, request: Rehearse | AskWhy) -> Any:
+    async def _exchange(self, request: Rehearse | Question | AskList) -> Any:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

@@ -21,11 +21,14 @@ from typing import Any, BinaryIO
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.policy_file import dialect_options, parse_policy
 from phalanx.dashboard.rehearsal.messages import (
+    REPORT_PARTS,
     Answer,
-    AskWhy,
+    AskList,
+    AskReport,
     Facts,
     Failed,
     PlannedStart,
+    Question,
     Rehearse,
     Rehearsed,
     RehearsedVerdict,
@@ -38,7 +41,10 @@ from phalanx.model.gang import GangKey
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.queue_report import report
 from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.start_times import StartEntry, start_entries
+from phalanx.reports.turn_order import OrderReport, turn_order
 from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import PlacementForecast
 
@@ -70,13 +76,17 @@ class Rehearser:
         self._schedulers = schedulers
         self.state = ClusterState(schedulers)
         self._last: _Fork | None = None
+        self._request: Rehearse | None = None
 
-    def answer(self, request: Rehearse | AskWhy) -> Answer:
-        if isinstance(request, AskWhy):
-            return (
-                self._last.ask(request) if self._last is not None else Failed("the first rehearsal is not complete")
-            )
+    def answer(self, request: Rehearse | Question | AskList) -> Answer:
+        if not isinstance(request, Rehearse):
+            if self._last is None or self._request is None:
+                return Failed("the first rehearsal is not complete")
+            if isinstance(request, AskList):
+                return self._list(request, self._request)
+            return self._last.ask(request)
         self.close()
+        self._request = request
         begun = time.monotonic()
         gc.freeze()
         counting = _Fork(lambda: self._queues(request))
@@ -104,7 +114,23 @@ class Rehearser:
                 # The event failed alone in the watching process too; later events still apply.
                 print(f"rehearsal: skipped an event: {error}", file=sys.stderr)
 
+    def _list(self, question: AskList, request: Rehearse) -> Answer:
+        """Return the scheduling order or the starts of all waiting units, from a fork of its own."""
+        fork = _Fork(lambda: (self._waiting_units(question, request), None))
+        try:
+            answer: Answer = fork.result()
+        finally:
+            fork.close()
+        return answer
+
     # in a fork
+
+    def _waiting_units(self, question: AskList, request: Rehearse) -> OrderReport | list[StartEntry]:
+        snapshot, now = self._snapshot(request), question.now
+        if question.kind == "order":
+            return turn_order(snapshot, self._policy, now, request.promises)
+        deadline = time.monotonic() + _START_SECONDS
+        return start_entries(snapshot, self._policy, request.promises, now, lambda: time.monotonic() >= deadline)
 
     def _snapshot(self, request: Rehearse) -> Snapshot:
         options = dialect_options(self._policy)
@@ -121,7 +147,7 @@ class Rehearser:
     def _queues(self, request: Rehearse) -> tuple[QueueReport, None]:
         return report(self._snapshot(request), self._policy, request.now, request.promises), None
 
-    def _verdicts(self, request: Rehearse) -> tuple[Any, Callable[[AskWhy], Answer]]:
+    def _verdicts(self, request: Rehearse) -> tuple[Any, Callable[[Question], Answer]]:
         report = WhyReport(self._snapshot(request), self._policy, request.now, request.promises)
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
@@ -146,11 +172,17 @@ class Rehearser:
                 starts.append(PlannedStart(timed.queue, 1, start, None, timed.unit.pod.pod.key))
             starts += [PlannedStart(timed.queue, timed.pods, start, gang.key) for gang in timed.unit.gangs]
 
-        def ask(question: AskWhy) -> Answer:
+        def ask(question: Question) -> Answer:
+            if isinstance(question, AskReport):
+                return with_start(_part(report, question))
             key = GangKey(question.namespace, question.name)
             answer = report.pod(question.namespace, question.name) if question.pod else report.gang(key)
+            return with_start(answer)
+
+        def with_start(answer: WhyAnswer | None) -> WhyAnswer | None:
             if answer is not None and answer.waits:
-                answer.start = times.of(answer.uid if question.pod else key)
+                namespace, _, gang = answer.gang.partition("/")
+                answer.start = times.of(GangKey(namespace, gang) if gang else answer.uid)
             return answer
 
         return (gangs, pods, starts), ask
@@ -159,7 +191,7 @@ class Rehearser:
 class _Fork:
     """Forked process that executes one dry run, returns its result and then answers questions about it."""
 
-    def __init__(self, work: Callable[[], tuple[Any, Callable[[AskWhy], Answer] | None]]) -> None:
+    def __init__(self, work: Callable[[], tuple[Any, Callable[[Question], Answer] | None]]) -> None:
         down_read, down_write = os.pipe()
         up_read, up_write = os.pipe()
         self._pid = os.fork()
@@ -177,7 +209,7 @@ class _Fork:
         except EOFError:
             return Failed("the rehearsal process was killed before its end: check its memory limit")
 
-    def ask(self, question: AskWhy) -> Answer:
+    def ask(self, question: Question) -> Answer:
         try:
             write_frame(self._down, question)
         except OSError:
@@ -191,6 +223,14 @@ class _Fork:
                 stream.close()
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
+
+
+def _part(report: WhyReport, question: AskReport) -> WhyAnswer | None:
+    """Return the answer of one part of the report. Raises ValueError for any other method."""
+    if question.part not in REPORT_PARTS:
+        raise ValueError(f"unknown part {question.part!r}")
+    answer: WhyAnswer | None = getattr(report, question.part)(*question.arguments)
+    return answer
 
 
 def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:

@@ -80,6 +80,14 @@ class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
 
 
+class NodesAnswer(msgspec.Struct, kw_only=True):
+    """Nodes with their free room, as the page's server answers. `named` is False for a user who cannot list nodes:
+    the entries then have neither names nor labels nor reasons."""
+
+    nodes: list[NodeEntry]
+    named: bool
+
+
 class NodePoolEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Nodes of a pool in one state. `biggest` are the free resources of the node with the most free GPUs, then
     CPUs."""
@@ -126,7 +134,7 @@ def by_state(nodes: Iterable[NodeEntry]) -> list[NodePoolEntry]:
             count=len(members),
             free=sum((node.free for node in members), Amounts()),
             biggest=max((node.free for node in members), key=lambda free: (free.gpu, free.cpu, free.memory)),
-            nodes=tuple(node.name for node in members),
+            nodes=tuple(node.name for node in members if node.name),
         )
         for (pool, state), members in sorted(groups.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
     ]
@@ -147,7 +155,7 @@ def by_pool(nodes: Iterable[NodeEntry]) -> list[PoolSummary]:
             usable = sum(getattr(node.offered, resource) for node in open_nodes)
             free = sum(getattr(node.free, resource) for node in open_nodes)
             amounts.append((usable - free, free, everything - usable, everything))
-        names = tuple(node.name for node in members)
+        names = tuple(node.name for node in members if node.name)
         summaries.append(PoolSummary(pool=pool, nodes=counts, cpus=amounts[0], gpus=amounts[1], names=names))
     return summaries
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,13 +65,21 @@ async def read_nodes(
         for event in intake.node(node):
             state.apply(event)
     await _read_pods(client, state, intake, progress)
+    further = {name: list(reasons) for name, reasons in (await read_tainted_devices(client)).items()}
+    for entry in sorted(rejections):
+        further.setdefault(entry.scope.node, []).append(backoff_reason(entry))
+    return node_entries(documents, state, pool_label, further)
+
+
+def node_entries(
+    documents: Iterable[Json], state: ClusterState, pool_label: str, further: Mapping[str, Sequence[NodeReason]]
+) -> list[NodeEntry]:
+    """Return the nodes of the API's `documents` by name, with the usage in `state` and `further` reasons by
+    node."""
     counted: Counter[int] = Counter()
     for record in state.pods.values():
         if record.row != NO_NODE and not record.pod.fixture:
             counted[record.row] += 1
-    further = {name: list(reasons) for name, reasons in (await read_tainted_devices(client)).items()}
-    for entry in sorted(rejections):
-        further.setdefault(entry.scope.node, []).append(_backoff(entry))
     entries = [_entry(document, state, counted, pool_label, further) for document in documents]
     return sorted(entries, key=lambda entry: entry.name)
 
@@ -95,7 +103,7 @@ async def _read_pods(client: KubeClient, state: ClusterState, intake: Intake, pr
             return
 
 
-def _backoff(entry: NodeBackoffEntry) -> NodeReason:
+def backoff_reason(entry: NodeBackoffEntry) -> NodeReason:
     """Return the back-off of a node as a reason: the kubelet's reason, the pods and the end."""
     scope = entry.scope
     pods = ("of one kind" if scope.pod_class else "", f"of namespace {scope.namespace}" if scope.namespace else "")

@@ -27,12 +27,13 @@ class Blocker(msgspec.Struct):
 
 class WaitSummary(msgspec.Struct, omit_defaults=True):
     """Reason why a gang or pod waits: the dominant reason, the number of nodes that each filter rejects, and the
-    smallest helpful change."""
+    smallest helpful change. `brief` is the message with counts and without names of objects."""
 
     reason: str
     message: str
     nodes: dict[str, int] = {}
     change: str = ""
+    brief: str = ""
 
 
 class AskedStart(msgspec.Struct, omit_defaults=True):

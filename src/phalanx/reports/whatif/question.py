@@ -406,7 +406,7 @@ class _Reasons:
         if answer is None or not answer.message:
             return WaitSummary("", text) if text else None
         nodes = {part.reason: part.count for part in answer.nodes}
-        return WaitSummary(answer.reason, answer.message, nodes, answer.change)
+        return WaitSummary(answer.reason, answer.message, nodes, answer.change, answer.brief)
 
     def _why(self, name: str) -> WhyAnswer | None:
         if self._report is None:

@@ -1,0 +1,67 @@
+"""Choice between a dry run with the user's own rights and a question to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from phalanx.cli.server.address import NAME, NAMESPACE, server_address
+from phalanx.kube.core_resources import NODES, PODS
+from phalanx.kube.errors import ApiError
+
+if TYPE_CHECKING:
+    from phalanx.cli.connection import ClientOptions
+    from phalanx.cli.server.requests import Server
+    from phalanx.kube.client import KubeClient
+
+T = TypeVar("T")
+Read = Callable[["KubeClient"], Awaitable[T]]
+Ask = Callable[["Server"], Awaitable[T]]
+Fallback = Callable[["KubeClient", str], Awaitable[T]]
+"""Function that answers without a server; the text is the line that says why there is none."""
+
+
+def by_rights(options: ClientOptions, read: Read[T], ask: Ask[T], fallback: Fallback[T] | None = None) -> Read[T]:
+    """Return a function that calls `read` if the user can list all nodes and pods, else `ask` with the server.
+
+    With --server the server is asked first. Where no server can be asked, `fallback` answers, else the function
+    raises click.ClickException.
+    """
+
+    async def answer(client: KubeClient) -> T:
+        from phalanx.cli.server.requests import Server, ServerUnavailable
+
+        refusal = "" if options.server else await _refusal(client)
+        if refusal is None:
+            return await read(client)
+        address = await server_address(client, options)
+        if address is None:
+            line = f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} does not exist"
+            if fallback is not None:
+                return await fallback(client, line)
+            fix = "ask your administrator to publish the address of `phalanx dashboard`, or use --server URL"
+            raise click.ClickException(f"{line}. Fix: {fix}")
+        try:
+            return await ask(Server(client, address))
+        except ServerUnavailable as error:
+            if fallback is not None:
+                return await fallback(client, str(error))
+            raise click.ClickException(str(error)) from error
+
+    return answer
+
+
+async def _refusal(client: KubeClient) -> str | None:
+    """Return why the user cannot read the whole cluster; None if the user can. Raises ApiError, ConnectionLost."""
+    results = await asyncio.gather(
+        *(client.get(resource.path(), {"limit": 1}) for resource in (NODES, PODS)), return_exceptions=True
+    )
+    for result in results:
+        if isinstance(result, ApiError) and result.status == 403:
+            return result.message
+        if isinstance(result, BaseException):
+            raise result
+    return None

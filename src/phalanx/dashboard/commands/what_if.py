@@ -1,0 +1,79 @@
+"""What-if questions of commands: a viewer of one namespace asks about own objects, and others are not named."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import yaml
+
+from phalanx.dashboard.access import ViewerAccessError
+from phalanx.dashboard.commands.lists import viewer_redaction
+from phalanx.dashboard.redaction import Redaction
+from phalanx.dashboard.scope import Scope
+from phalanx.dashboard.watch import ClusterWatch
+from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
+from phalanx.reports.whatif.answer import WhatIfAnswer
+from phalanx.reports.whatif.free_room import FreeRoom
+from phalanx.reports.whatif.remote import WhatIfCommand, WhatIfResult
+from phalanx.simulation.documents import read_documents
+from phalanx.simulation.errors import InputError
+
+#: Kinds that a viewer of one namespace can suppose: each is an object of that namespace.
+_OWN_KINDS = frozenset({"Pod", "Job", "Deployment", "ReplicaSet", "StatefulSet", "PodGroup"})
+# Errors about the question itself begin so. Others can name objects of the cluster.
+_ABOUT_QUESTION = ("--gang", "--priority", "--pod", "--for", "--horizon", "the input", "-:")
+_ERROR = "the question concerns objects that you cannot see"
+
+
+async def answer_command(
+    questions: WhatIfQuestions, watch: ClusterWatch, scope: Scope, command: WhatIfCommand
+) -> WhatIfResult:
+    """Return the redacted answer to a question. Raises ViewerAccessError, WhatIfError, ApiError, ConnectionLost."""
+    redaction = Redaction(scope)
+    _refuse_without_rights(scope, viewer_redaction(scope, watch) if command.free else redaction, command)
+    if not scope.everything:
+        command = await _in_namespace(scope.namespace, command)
+    try:
+        output = await questions.output(command.options(), command.manifest)
+    except WhatIfError as error:
+        if error.status != 400 or redaction.idle or str(error).startswith(_ABOUT_QUESTION):
+            raise
+        raise WhatIfError(400, _ERROR) from error
+    if command.free:
+        room = msgspec.json.decode(output, type=FreeRoom)
+        return WhatIfResult(room=room if redaction.idle else msgspec.structs.replace(room, missing=[]))
+    answer = msgspec.json.decode(output, type=WhatIfAnswer)
+    return WhatIfResult(answer=redaction.prediction(answer))
+
+
+def _refuse_without_rights(scope: Scope, redaction: Redaction, command: WhatIfCommand) -> None:
+    """Raise ViewerAccessError for a question about nodes or a queue that the viewer cannot see, before any of them
+    is looked up."""
+    if command.changes_nodes and not scope.nodes:
+        raise ViewerAccessError(403, "changes of nodes need the right to list nodes")
+    if command.queue and not redaction.sees_queue(command.queue):
+        raise ViewerAccessError(403, f"you lack the right to get queues/{command.queue}")
+
+
+async def _in_namespace(namespace: str, command: WhatIfCommand) -> WhatIfCommand:
+    """Return the question of a viewer of one namespace. Raises ViewerAccessError if it supposes objects of another
+    namespace or of the cluster."""
+    if command.manifest:
+        await asyncio.to_thread(_refuse_foreign_objects, command.manifest, namespace)
+    gang = command.gang.removeprefix(f"{namespace}/")
+    return msgspec.structs.replace(command, namespace=namespace, gang=f"{namespace}/{gang}" if gang else "")
+
+
+def _refuse_foreign_objects(manifest: str, namespace: str) -> None:
+    try:
+        entries = read_documents(manifest, "-")
+    except (InputError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ViewerAccessError(400, f"invalid manifest: {str(error)[:500]}") from error
+    for entry in entries:
+        if entry.kind not in _OWN_KINDS:
+            raise ViewerAccessError(
+                403, f"{entry.kind} {entry.document['metadata']['name']}: only workloads of your namespace"
+            )
+        if entry.document["metadata"].get("namespace", namespace) != namespace:
+            raise ViewerAccessError(403, f"an object of the manifest is not in namespace {namespace}")

@@ -1,0 +1,170 @@
+"""The user's token is sent to the page's server only over TLS or on this machine, and never to a second address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import click
+import pytest
+from aiohttp import web
+
+from phalanx.cli.connection import ClientOptions
+from phalanx.cli.server.address import ServerAddress, checked_url, server_address
+from phalanx.cli.server.requests import Server, ServerUnavailable
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import StaticCredentials
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError
+
+
+class Published(KubeClient):
+    """Client of a cluster at `server` whose ConfigMap has these data (None: no ConfigMap)."""
+
+    def __init__(
+        self, server: str = "https://127.0.0.1:6443", data: Any = None, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        def token() -> StaticCredentials:
+            return StaticCredentials.token("secret-token", "test")
+
+        super().__init__(ClusterConfig(server, credentials=token, headers=headers))
+        self._data = data
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if self._data is None:
+            raise ApiError(404, "NotFound", "no such ConfigMap")
+        import msgspec
+
+        return msgspec.json.encode({"data": self._data})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://phalanx.example",
+        "http://10.0.0.1:8080",
+        "http://localhost.example",
+        "http://127.0.0.1.example:80",
+        "http://0.0.0.0:80",
+        "ftp://127.0.0.1",
+        "https://",
+        "//phalanx.example",
+        "https://user:word@phalanx.example",
+        "https://127.0.0.1@phalanx.example",
+        "https://phalanx.example?x=1",
+        "https://phalanx.example#x",
+        "https://phalanx.example:70000",
+        "https://phal anx.example",
+        "https://phalanx.example\r\nHost: x",
+        "http://[::1",
+        "",
+    ],
+)
+def test_url_that_would_expose_a_token_is_refused(url: str) -> None:
+    with pytest.raises(click.UsageError):
+        checked_url(url, "--server")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://phalanx.example", "http://127.0.0.1:80", "http://[::1]:80", "http://localhost"]
+)
+def test_url_with_tls_or_of_this_machine_is_accepted(url: str) -> None:
+    assert checked_url(f"{url}/", "--server") == url
+
+
+def find(client: KubeClient, **options: str) -> ServerAddress | None:
+    return asyncio.run(server_address(client, ClientOptions(**options)))  # type: ignore[arg-type]
+
+
+def test_address_is_found_in_the_option_before_the_config_map() -> None:
+    published = Published(data={"url": "https://phalanx.example", "ca.crt": "PEM"})
+    assert find(published) == ServerAddress("https://phalanx.example", "ConfigMap kube-public/phalanx", b"PEM")
+    assert find(published, server="https://other") == ServerAddress("https://other", "--server")
+    assert find(Published()) is None
+
+
+def test_published_address_of_this_machine_counts_only_for_a_cluster_on_it() -> None:
+    data = {"url": "http://127.0.0.1:8080"}
+    assert find(Published(data=data)) is not None
+    with pytest.raises(click.ClickException, match="your token was not sent"):
+        find(Published("https://cluster.example", data))
+
+
+@pytest.mark.parametrize("data", [{}, {"url": "http://phalanx.example"}, {"url": "x"}, {"ca.crt": "PEM"}])
+def test_published_address_that_would_expose_a_token_is_refused(data: dict[str, str]) -> None:
+    with pytest.raises(click.ClickException, match="ConfigMap kube-public/phalanx"):
+        find(Published(data=data))
+
+
+@asynccontextmanager
+async def serving(handler: Any) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def ask(url: str, client: KubeClient | None = None) -> Any:
+    return await Server(client or Published(), ServerAddress(url, "--server")).get("session", dict)
+
+
+def test_redirect_is_not_followed_and_the_token_stays_here() -> None:
+    seen: list[str] = []
+
+    async def foreign(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({})
+
+    async def run() -> None:
+        async with serving(foreign) as target:
+
+            async def redirect(request: web.Request) -> web.Response:
+                raise web.HTTPTemporaryRedirect(f"{target}{request.path}")
+
+            async with serving(redirect) as url:
+                with pytest.raises(click.ClickException, match="redirects are not followed"):
+                    await ask(url)
+
+    asyncio.run(run())
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        (403, '{"error": "no right"}', click.ClickException, "no right"),
+        (429, '{"error": "wait"}', click.ClickException, "wait"),
+        (503, '{"error": "not ready"}', ServerUnavailable, "cannot answer now: not ready"),
+        (502, "<html>", ServerUnavailable, "cannot answer now"),
+        (200, "<html>", click.ClickException, "unexpected answer"),
+    ],
+)
+def test_failure_of_the_server_is_one_line(status: int, body: str, error: type[Exception], words: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    async def run() -> None:
+        async with serving(answer) as url:
+            with pytest.raises(error, match=words) as caught:
+                await ask(url)
+            text = (
+                caught.value.format_message()
+                if isinstance(caught.value, click.ClickException)
+                else str(caught.value)
+            )
+            assert "secret-token" not in text
+
+    asyncio.run(run())
+
+
+def test_user_who_acts_as_another_is_refused_instead_of_answered_as_himself() -> None:
+    client = Published(headers=(("Impersonate-User", "admin"),))
+    with pytest.raises(click.ClickException, match="--as"):
+        asyncio.run(ask("http://127.0.0.1:1", client))
