@@ -32,6 +32,7 @@ LAYERS = {
     "status": 4,
     "daemon": 5,
     "controllers": 5,
+    "notifications": 1,
     "simulation": 6,
     "reports": 7,
     "accounting": 7,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from phalanx.cli.installation.accounting_manifests import accounting_access
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.notifications.settings import NoticeTarget, Settings, WebhookChannel
 from phalanx_local.authorization.rules import parse_rules
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
@@ -27,6 +29,7 @@ from tests.accounting.postgres import Postgres
 from tests.accounting.world import rows
 from tests.e2e.wire import Wire
 from tests.e2e.world import PODS, pod
+from tests.notifications.servers import http_server
 
 pytestmark = pytest.mark.e2e
 
@@ -53,11 +56,12 @@ class Cluster:
         self._account = account
         self._running: tuple[AccountingService, asyncio.Task[None], KubeClient, Database] | None = None
 
-    async def record(self, **options: Any) -> None:
+    async def record(self, *, notifications: Settings | None = None, **options: Any) -> None:
         """Starts one, and waits until it has seen everything."""
         client = KubeClient(load_config(str(self._account)), transports=self.wire.transports)
         database = Database(self.location)
-        service = AccountingService(client, database, AccountingOptions(dialects=DialectOptions(**options)))
+        accounting = AccountingOptions(dialects=DialectOptions(**options), notifications=notifications)
+        service = AccountingService(client, database, accounting)
         task = asyncio.create_task(service.run())
         self._running = (service, task, client, database)
         ready = asyncio.create_task(service.ready.wait())
@@ -321,3 +325,26 @@ async def test_run_of_a_volcano_job_that_ended_before_the_recorder_started_has_i
     await cluster.record()
     (run,) = await cluster.until(lambda runs: [each.state for each in runs] == ["COMPLETED"])
     assert run.queue == "research"
+
+
+async def test_webhook_receives_the_start_of_a_job_that_names_it_once_despite_a_restart(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.notifications.delivery._FIRST_PAUSE", 0)
+    async with http_server(503) as server:
+        hook = NoticeTarget("team", WebhookChannel(f"http://127.0.0.1:{server.port}/", "", "json"), None, 30)
+        settings = Settings({"team": hook}, {}, (ipaddress.ip_network("127.0.0.0/8"),))
+        await cluster.record(notifications=settings)
+        asked = {"phalanx.dev/notify": "start", "phalanx.dev/notify-target": "team"}
+        await cluster.make("a", annotations=asked)
+        await cluster.make("b")
+        await cluster.bind("a", "b")
+        async with asyncio.timeout(PATIENCE):
+            while len(server.bodies) < 2:  # noqa: ASYNC110 - the other side is a server
+                await asyncio.sleep(0.02)
+        await cluster.stop()
+        await cluster.record(notifications=settings)
+        await cluster.until(state("a", "RUNNING"))
+        await cluster.stop()
+    assert [(body["event"], body["gang"]) for body in server.bodies] == [("start", "a")] * 2
+    assert len({body["id"] for body in server.bodies}) == 1

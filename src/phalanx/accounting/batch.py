@@ -7,11 +7,13 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from phalanx.accounting.facts import GangFact, PodFact, PodOutcome
+from phalanx.accounting.notices import NoticeWriter
 from phalanx.accounting.records import Clock, MemberRow, RunRow, new_member, record_loss, update
 from phalanx.accounting.runs import RunTotals, State, belongs_to_run, count_evictions, open_state, run_end
 from phalanx.accounting.store import Store
 from phalanx.accounting.sums import decode_parts, usage_by_day
 from phalanx.model.gang import shown_name
+from phalanx.notifications.settings import Settings
 
 if TYPE_CHECKING:
     from phalanx.accounting.recorder import GangChange
@@ -23,8 +25,11 @@ class Batch:
     The result after a gap is therefore the same as if every change had been recorded in time.
     """
 
-    def __init__(self, store: Store, changes: Sequence[GangChange], clock: Clock) -> None:
+    def __init__(
+        self, store: Store, changes: Sequence[GangChange], clock: Clock, settings: Settings | None = None
+    ) -> None:
         self._store = store
+        self._notices = NoticeWriter(store, settings, clock.now) if settings is not None else None
         self._clock = clock
         self._changes = changes
         self._lost = {pod.uid: pod for change in changes for pod in change.lost}
@@ -67,6 +72,8 @@ class Batch:
             facts = {fact.uid: fact for fact in change.pods}
             for uid in {**facts, **dict.fromkeys(pod.uid for pod in change.lost)}:
                 row = self._known.get(uid)
+                if row is not None and (fact := facts.get(uid)) is not None and fact.notify:
+                    self._runs[row.run].notify = fact.notify
                 if row is not None and self._update_member(row, facts.get(uid)):
                     changed[uid] = row
                     self._mark_changed(row, change.gang)
@@ -118,6 +125,7 @@ class Batch:
             if not totals.members:
                 self._add_first_member(run, fact, payer, gang)
             totals.add(row.created, row.bound, row.ended, evicted=row.outcome == PodOutcome.EVICTED)
+            run.notify = run.notify or fact.notify
             self._touched[run.id] = gang
             if row.ended is not None:
                 self._charge(row)
@@ -210,7 +218,11 @@ class Batch:
                 continue
             end = run_end(ends.get(run.id, ()), self._clock.now, self._clock.precision)
             run.state, run.reason, run.ended, run.end_precision = end.state, end.reason, end.ended, end.precision
-        self._store.change_runs([run for number, run in self._runs.items() if run != self._loaded.get(number)])
+        changed = [run for number, run in self._runs.items() if run != self._loaded.get(number)]
+        self._store.change_runs(changed)
+        if self._notices is not None:
+            for run in changed:
+                self._notices.run_changed(self._loaded.get(run.id), run)
 
     def _expects_pods(self, run: RunRow, totals: RunTotals, gang: GangFact | None) -> bool:
         """Return whether the run's object exists and has no pods yet, or only evicted ones."""

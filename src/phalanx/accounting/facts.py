@@ -14,6 +14,7 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod, PodPhase
 from phalanx.model.resources import Requests, requests_of
 from phalanx.model.text.decoding import MAX_NAME
+from phalanx.notifications.events import stated_subscription
 
 #: Reason of a pod that ran until its run-time limit, as kubelets write it.
 DEADLINE_EXCEEDED = "DeadlineExceeded"
@@ -44,7 +45,8 @@ class PodFact(msgspec.Struct, frozen=True):
     `outcome` is "" before its end; `ended` is the time of its end (0 if no field has it), `observed` is True if a
     watch event showed the deletion. `leaves` is the end of its grace period, 0 if it is not being deleted.
     `evicted` is the time of its eviction (0: none), then `reason` is the eviction's, else that of its end.
-    `limit` is the time at which its run-time limit ends it, 0 without one.
+    `limit` is the time at which its run-time limit ends it, 0 without one. `notify` is its stated subscription to
+    notifications, as JSON.
     """
 
     uid: str
@@ -66,6 +68,7 @@ class PodFact(msgspec.Struct, frozen=True):
     reason: str = ""
     observed: bool = False
     limit: int = 0
+    notify: str = ""
 
 
 class GangFact(msgspec.Struct, frozen=True):
@@ -181,6 +184,7 @@ def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
         evicted=evicted,
         reason=plain(reason),
         limit=limit,
+        notify=stated_subscription(read.pod.metadata.annotations),
     )
 
 

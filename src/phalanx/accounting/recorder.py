@@ -10,10 +10,14 @@ import msgspec
 from phalanx.accounting.batch import Batch
 from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.facts import GangFact, PodFact
+from phalanx.accounting.notices import SINCE, NoticeWriter
+from phalanx.accounting.promise_watch import LatePromise
 from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.retention import prune
 from phalanx.accounting.store import Store
 from phalanx.model.gang import GangKey
+from phalanx.notifications.events import NoticeEvent
+from phalanx.notifications.settings import Settings
 
 CLUSTER = "cluster"
 WATCHED_UNTIL = "watched-until"
@@ -40,11 +44,13 @@ class Recorder:
     """Writer of the usage database. Every call is one transaction and can be repeated.
 
     A pod is identified by its uid, and an ended pod never changes. Only the database decides, not the memory of the
-    process, so a crash between any two statements is harmless, and so is a second recorder.
+    process, so a crash between any two statements is harmless, and so is a second recorder. With `settings` the
+    notices of an event are stored in the transaction that records it.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: Settings | None = None) -> None:
         self._database = database
+        self._settings = settings
 
     def adopt(self, cluster: str) -> int:
         """Return the time until which the recorder watched this cluster, 0 if never.
@@ -80,7 +86,32 @@ class Recorder:
 
     def record(self, changes: Sequence[GangChange], clock: Clock) -> None:
         with self._database.writing() as connection:
-            Batch(Store(connection), changes, clock).write()
+            Batch(Store(connection), changes, clock, self._settings).write()
+
+    def enable_notices(self, now: int) -> None:
+        """Record that notifications are enabled since `now`; events before the first such time are not sent."""
+        with self._database.writing() as connection:
+            store = Store(connection)
+            if store.property(SINCE) is None:
+                store.set_property(SINCE, str(now))
+
+    def note_late(self, late: Sequence[LatePromise], now: int) -> None:
+        """Store notices for promised starts that are not met; each promise once."""
+        if self._settings is None or not late:
+            return
+        with self._database.writing() as connection:
+            store = Store(connection)
+            writer = NoticeWriter(store, self._settings, now)
+            of_pods = store.runs_of_pods(entry.key.name[1:] for entry in late if entry.key.name.startswith("/"))
+            gangs = [(entry.key.namespace, entry.key.name) for entry in late if not entry.key.name.startswith("/")]
+            rows = store.runs(of_pods.values(), gangs)
+            by_gang = {(run.namespace, run.gang): run for run in rows.values() if run.gang and run.started is None}
+            for entry in late:
+                run = by_gang.get((entry.key.namespace, entry.key.name)) or rows.get(
+                    of_pods.get(entry.key.name[1:], -1)
+                )
+                if run is not None and run.started is None and run.ended is None:
+                    writer.add(run, NoticeEvent.PROMISE_BROKEN, now, str(entry.promised), entry.cause)
 
     def record_watched_until(self, until: int) -> None:
         """Record that no change before `until` was missed by the watch."""

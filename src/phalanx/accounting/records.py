@@ -54,6 +54,7 @@ class RunRow(msgspec.Struct):
     end_precision: int = 0
     members: int = 0
     evictions: int = 0
+    notify: str = ""
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from sqlalchemy.types import Text
 from phalanx.accounting.facts import run_uid
 from phalanx.accounting.store import Store
 from phalanx.accounting.sums import DAY
-from phalanx.accounting.tables import members, payers, runs, usage
+from phalanx.accounting.tables import members, notices, payers, runs, usage
 
 
 class Removed(msgspec.Struct):
@@ -57,7 +57,7 @@ def pseudonymise(connection: Connection, user: str, now: int) -> tuple[str, Remo
         removed.pods += connection.execute(hidden).rowcount
         # Pods of the same run that are charged to another user keep their payers; the run loses its name.
         renamed = literal("run-") + cast(runs.c.id, Text)
-        unnamed = update(runs).where(ended).values(payer=new, name=renamed, gang="")
+        unnamed = update(runs).where(ended).values(payer=new, name=renamed, gang="", notify="")
         removed.runs += connection.execute(unnamed).rowcount
         moved = update(usage).where(usage.c.payer == number).values(payer=new)
         removed.days += connection.execute(moved).rowcount
@@ -99,6 +99,7 @@ def _forget(connection: Connection, condition: ColumnElement[bool], now: int) ->
     rows = connection.execute(select(runs.c.uid, runs.c.gang_uid, runs.c.gang).where(condition)).all()
     store.forget((uid for uid, _, _ in rows), now)
     store.forget((run_uid(gang_uid, gang) for _, gang_uid, gang in rows if gang_uid), now)
+    connection.execute(delete(notices).where(notices.c.run.in_(select(runs.c.uid).where(condition))))
     of_runs = members.c.run.in_(select(runs.c.id).where(condition))
     store.forget(connection.scalars(select(members.c.uid).where(of_runs)), now)
 

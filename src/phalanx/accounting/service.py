@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
 
 from phalanx.accounting.database import Database, DatabaseError
+from phalanx.accounting.notices import DatabaseOutbox
+from phalanx.accounting.promise_watch import late_promises
 from phalanx.accounting.recorder import GangChange, OpenMember, Recorder
 from phalanx.accounting.records import Clock
 from phalanx.accounting.served_names import ServedNames
@@ -23,6 +25,8 @@ from phalanx.kube.core_resources import NAMESPACES
 from phalanx.kube.errors import ApiError
 from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff
+from phalanx.notifications.delivery import SEND_PERIOD, Delivery
+from phalanx.notifications.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -31,18 +35,21 @@ T = TypeVar("T")
 # Seconds for which changes are collected before they are written together.
 _GATHER = 0.5
 _HEARTBEAT = 10.0
+_PROMISE_PERIOD = 15.0
 _PODS_AT_ONCE = 500
 _SYSTEM = "kube-system"
 
 
 class AccountingOptions(msgspec.Struct, frozen=True):
     """Options of the service. Without `scheduler_names` it records the pods of all names that the schedulers
-    publish in `lease_namespace`. Records older than `keep` seconds are removed once a day; None keeps all."""
+    publish in `lease_namespace`. Records older than `keep` seconds are removed once a day; None keeps all.
+    With `notifications` events of runs are sent to their targets."""
 
     scheduler_names: tuple[str, ...] = ()
     lease_namespace: str = "kube-system"
     dialects: DialectOptions = DialectOptions()
     keep: int | None = None
+    notifications: Settings | None = None
 
 
 class AccountingService:
@@ -63,7 +70,7 @@ class AccountingService:
         self.ready = asyncio.Event()
         self._client = client
         self._database = database
-        self._recorder = Recorder(database)
+        self._recorder = Recorder(database, options.notifications)
         self._options = options
         self._names = ServedNames(client, options.scheduler_names, options.lease_namespace)
         self._clock = clock
@@ -84,15 +91,49 @@ class AccountingService:
         self._wake.set()
 
     async def run(self) -> None:
+        sending: list[asyncio.Task[None]] = []
         try:
             await self._in_thread(self._database.upgrade)
             cluster = await self._cluster()
+            sending = await self._start_notifications()
             while not self._stopping.is_set():
                 last = await self._in_thread(lambda: self._recorder.adopt(cluster))
                 await self._watch_names(await self._names.read(), last)
         finally:
             self.ready.clear()
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
             await asyncio.to_thread(self._thread.shutdown)
+
+    async def _start_notifications(self) -> list[asyncio.Task[None]]:
+        settings = self._options.notifications
+        if settings is None:
+            return []
+        await self._in_thread(lambda: self._recorder.enable_notices(int(self._clock())))
+        outbox = DatabaseOutbox(self._database, self._in_thread)
+        delivery = Delivery(settings, outbox, self._clock)
+        loops = (delivery.send_due, self._note_late_promises, lambda: outbox.forget(int(self._clock())))
+        periods = (SEND_PERIOD, _PROMISE_PERIOD, DAY)
+        return [
+            asyncio.create_task(self._repeat(loop, period)) for loop, period in zip(loops, periods, strict=True)
+        ]
+
+    async def _repeat(self, work: Callable[[], Awaitable[object]], period: float) -> None:
+        """Do `work` again and again. A failure does not end it: the next attempt is a pause later."""
+        while True:
+            try:
+                busy = await work()
+            except Exception as error:
+                busy = False
+                self._failures.record_failure("notifications", type(error).__name__, error)
+            if not busy:
+                await asyncio.sleep(period)
+
+    async def _note_late_promises(self) -> None:
+        now = int(self._clock())
+        late = await late_promises(self._client, self._options.lease_namespace, now)
+        await self._in_thread(lambda: self._recorder.note_late(late, now))
 
     async def _watch_names(self, names: tuple[str, ...], last: int) -> None:
         """Record the pods of these scheduler names until the service stops or other names are served."""

@@ -13,7 +13,7 @@ from phalanx.accounting.facts import PodOutcome, Precision
 from phalanx.accounting.records import MemberRow, RunRow, columns
 from phalanx.accounting.runs import MemberEnd, RunTotals
 from phalanx.accounting.sums import split
-from phalanx.accounting.tables import forgotten, members, payers, properties, runs, usage
+from phalanx.accounting.tables import forgotten, members, notices, payers, properties, runs, usage
 
 T = TypeVar("T")
 
@@ -157,7 +157,28 @@ class Store:
     def next_run(self) -> int:
         return int(self._connection.scalar(select(func.max(runs.c.id))) or 0) + 1
 
+    def payer_of(self, number: int) -> tuple[str, str, str]:
+        """Return namespace, queue and user of a payer."""
+        row = self._connection.execute(
+            select(payers.c.namespace, payers.c.queue, payers.c.user).where(payers.c.id == number)
+        ).one()
+        return row.namespace, row.queue, row.user
+
+    def runs_of_pods(self, uids: Iterable[str]) -> dict[str, int]:
+        """Return the run of each recorded pod."""
+        found: dict[str, int] = {}
+        for chunk in _chunks(uids):
+            statement = select(members.c.uid, members.c.run).where(members.c.uid.in_(chunk))
+            found.update((row.uid, row.run) for row in self._connection.execute(statement))
+        return found
+
     # writing
+
+    def add_notice(self, number: str, run: str, target: str, recipient: str, content: str, now: int) -> None:
+        """Store a notice that is due now, unless it is stored already."""
+        row = {"id": number, "run": run, "target": target, "recipient": recipient, "content": content}
+        values = {**row, "created": now, "due": now, "attempts": 0}
+        self._connection.execute(self._insert(notices).on_conflict_do_nothing(), [values])
 
     def payer(self, namespace: str, queue: str, user: str) -> int:
         """Return the id of the payer with this namespace, queue and user; add it if it is new."""

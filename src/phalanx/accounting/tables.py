@@ -33,6 +33,7 @@ payers = Table(
 #: One row per run of a gang. `uid` is that of the object that declared it before it had members, else that of the
 #: first member; `gang_uid` is that of the gang's object or owner, "" if it has none. `wait` is from `submitted` to
 #: `started`, in seconds. A single pod is a gang of one, with `gang` "".
+#: `notify` is the subscription that its pods state, as JSON.
 runs = Table(
     "runs",
     metadata,
@@ -55,6 +56,7 @@ runs = Table(
     Column("end_precision", SmallInteger, nullable=False),
     Column("members", Integer, nullable=False),
     Column("evictions", Integer, nullable=False),
+    Column("notify", Text, nullable=False, server_default=""),
     Index("runs_by_uid", "uid", unique=True),
     Index("runs_by_gang", "namespace", "gang", "id"),
     # Reports count payer by payer, without sorting.
@@ -113,4 +115,21 @@ forgotten = Table(
     metadata,
     Column("uid", Text, primary_key=True),
     Column("since", BigInteger, nullable=False),
+)
+
+#: Notifications to send at `due` (NULL: sent or dropped), with the uid of their run. The id is the same for the
+#: same event, target and recipient.
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("recipient", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("due", BigInteger),
+    Column("attempts", Integer, nullable=False),
+    Index("notices_by_due", "due"),
+    Index("notices_by_run", "run"),
 )

@@ -32,6 +32,9 @@ _NOTES = (
     "volcano.sh/revocable-zone",
     "phalanx.dev/expected-run-time",
     "phalanx.dev/max-run-time",
+    "phalanx.dev/notify",
+    "phalanx.dev/notify-target",
+    "phalanx.dev/notify-to",
 )
 _BUDGET = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
 

@@ -15,13 +15,16 @@ from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.dialects.run_times.owners import OWNER_KINDS
 from phalanx.dialects.workloads.options import workload_rules
 from phalanx.kube.core_resources import DEFINITIONS
+from phalanx.kube.own_objects import name_prefix
+from phalanx.views.promise_record import NAME as RESERVATIONS
 
 
 def accounting_access(account: str, namespace: str) -> list[Manifest]:
     """Return the service account of `phalanx accounting run` with read-only rights."""
-    # The scheduler names that are served, where no option names them.
-    names = {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": [POLICIES]}
-    return account_with_rights(account, namespace, list(_rules()), (LEASE_NAMESPACE, [names]))
+    # The scheduler names that are served, where no option names them, and promised starts, for notifications.
+    names = [POLICIES, f"{name_prefix(('phalanx',))}-{RESERVATIONS}"]
+    records = {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": names}
+    return account_with_rights(account, namespace, list(_rules()), (LEASE_NAMESPACE, [records]))
 
 
 def _rules() -> Iterator[Manifest]:

@@ -47,6 +47,7 @@ class AccountingRunArguments(LogArguments):
 
     database: str | None
     keep: int | None
+    notifications: str | None
 
 
 @accounting.command()
@@ -58,6 +59,13 @@ class AccountingRunArguments(LogArguments):
     metavar="AGE",
     help="Remove runs that ended longer ago than this, and older daily sums, once a day: 90d, 52w, ... "
     "Default: keep all.",
+)
+@click.option(
+    "--notifications",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Send webhooks and mail about starts, ends, failures, evictions and broken promises of runs, to the "
+    "targets in this file.",
 )
 @pass_invocation(
     AccountingRunArguments,
@@ -82,6 +90,7 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
     from phalanx.accounting.service import AccountingOptions, AccountingService
     from phalanx.cli.services.service_run import run_announced
     from phalanx.daemon.policy_file import dialect_options, read_policy
+    from phalanx.notifications.settings import SettingsError, read_settings
     from phalanx.scheduling.framework.errors import PolicyError
 
     arguments.set_up_logging()
@@ -91,9 +100,10 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
             invocation.lease_namespace,
             dialect_options(read_policy(invocation.config)),
             arguments.keep,
+            read_settings(arguments.notifications) if arguments.notifications else None,
         )
         accounts = Database(arguments.database or default_location())
-    except (PolicyError, DatabaseError) as error:
+    except (PolicyError, DatabaseError, SettingsError) as error:
         raise click.ClickException(str(error)) from error
 
     async def work(client: KubeClient) -> None:
