@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from phalanx.sdk.gang.certificates import HUB, WORKER, GangKeys, client_context, context_of, make_keys
-from phalanx.sdk.gang.client import GangClient, GangTask, pickle_call
+from phalanx.sdk.gang.client import GangClient, PickledCall, pickle_call
 from phalanx.sdk.gang.hub import Hub
 
 VERSION = list(sys.version_info[:2])
@@ -69,7 +69,7 @@ class LocalGang:
         self.clients.append(asyncio.create_task(client.run()))
         return client
 
-    def task(self, function: object, *arguments: object, rank: int = -1) -> GangTask:
+    def task(self, function: object, *arguments: object, rank: int = -1) -> PickledCall:
         return pickle_call(next(self.numbers), function, arguments, {}, rank)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from phalanx.sdk.errors import WaitTimeoutError as WaitTimeoutError
     from phalanx.sdk.errors import WorkerLostError as WorkerLostError
     from phalanx.sdk.gang.executor import GangExecutor as GangExecutor
+    from phalanx.sdk.gang.ranks import run as run
     from phalanx.sdk.job import Job as Job
 
 _ERRORS = (
@@ -52,6 +53,7 @@ _MODULES = {
     "Job": "job",
     "as_completed": "arrays",
     "connect": "cluster",
+    "run": "gang.ranks",
     **dict.fromkeys(_ERRORS, "errors"),
 }
 __all__ = [*sorted(_MODULES)]

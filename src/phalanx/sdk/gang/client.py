@@ -38,7 +38,7 @@ _HANDSHAKE = 10.0
 Reach = Callable[[], AbstractAsyncContextManager[tuple[str, int]]]
 
 
-class GangTask:
+class PickledCall:
     """Task with its pickled call. `losses` counts the workers that were lost with it."""
 
     def __init__(self, number: int, payload: Any, size: int, rank: int) -> None:
@@ -52,7 +52,7 @@ class GangTask:
 
 def pickle_call(
     number: int, function: object, arguments: tuple[Any, ...], keywords: dict[str, Any], rank: int
-) -> GangTask:
+) -> PickledCall:
     """Return the task that calls a function. Raises UnpicklableError."""
     import cloudpickle
 
@@ -65,7 +65,7 @@ def pickle_call(
         raise UnpicklableError(
             f"the call of {name} cannot be sent to a worker: {type(error).__name__}: {error}", field="function"
         ) from error
-    return GangTask(number, payload, payload.tell(), rank)
+    return PickledCall(number, payload, payload.tell(), rank)
 
 
 class GangClient:
@@ -85,8 +85,8 @@ class GangClient:
         self._reach = reach
         self._retries = retries
         self._timeout = timeout
-        self._pending: deque[GangTask] = deque()
-        self._sent: dict[int, GangTask] = {}
+        self._pending: deque[PickledCall] = deque()
+        self._sent: dict[int, PickledCall] = {}
         self._wanted = 0
         self._writer: asyncio.StreamWriter | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -101,7 +101,7 @@ class GangClient:
     def unfinished(self) -> int:
         return len(self._pending) + len(self._sent)
 
-    def add(self, task: GangTask) -> None:
+    def add(self, task: PickledCall) -> None:
         """Queue a task, and send it if the hub wants one."""
         if self.ended is not None:
             _fail(task, self.ended)
@@ -221,7 +221,7 @@ class GangClient:
             case _:
                 await read_document(reader, frame)
 
-    def _retry(self, task: GangTask, cause: str) -> None:
+    def _retry(self, task: PickledCall, cause: str) -> None:
         task.losses += 1
         if task.losses > self._retries:
             times = "once" if task.losses == 1 else f"{task.losses} times"
@@ -303,7 +303,7 @@ def _load(stream: Any) -> Any:
         return UnpicklableError(f"the result cannot be read here: {type(error).__name__}: {error}")
 
 
-def _fail(task: GangTask, error: PhalanxError) -> None:
+def _fail(task: PickledCall, error: PhalanxError) -> None:
     task.payload.close()
     if not task.future.done() and (task.future.running() or task.future.set_running_or_notify_cancel()):
         task.future.set_exception(error)

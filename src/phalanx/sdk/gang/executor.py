@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from phalanx.sdk.cluster import Cluster, connect
 from phalanx.sdk.errors import GangEndedError, InvalidArgumentError, PhalanxError, WaitTimeoutError
-from phalanx.sdk.gang.client import GangClient, GangTask, pickle_call
+from phalanx.sdk.gang.client import GangClient, PickledCall, pickle_call
 from phalanx.sdk.gang.launch import GangLaunch
 from phalanx.sdk.job import Job
 
@@ -73,7 +73,7 @@ class GangExecutor(concurrent.futures.Executor):
         self._launch = GangLaunch(self._cluster._cluster, way)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._incoming: list[GangTask] = []
+        self._incoming: list[PickledCall] = []
         self._shut = False
         try:
             context = self._loop.run(
@@ -105,6 +105,16 @@ class GangExecutor(concurrent.futures.Executor):
         """Number of connected workers."""
         return len(self._client.workers)
 
+    @property
+    def addresses(self) -> list[str]:
+        """Addresses of the pods of the connected workers, in the order of their ranks."""
+        return [address for _, address in sorted(self._client.workers.items())]
+
+    @property
+    def hub_facts(self) -> dict[str, Any]:
+        """Facts of the hub: the version of Python, and a port of rank 0 without a listener."""
+        return self._client.facts
+
     def start(self, timeout: float | None = None, workers: int = 1) -> GangExecutor:
         """Wait until `workers` workers are connected, and return the executor.
 
@@ -124,19 +134,24 @@ class GangExecutor(concurrent.futures.Executor):
     def _submit(
         self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any], rank: int
     ) -> concurrent.futures.Future[T]:
-        if self._shut:
-            raise GangEndedError("the executor was shut down")
+        self._refuse_shut()
         task = pickle_call(next(self._numbers), fn, args, kwargs, rank)
         with self._lock:
-            if self._shut:
+            try:
+                self._refuse_shut()
+            except GangEndedError:
                 task.payload.close()
-                raise GangEndedError("the executor was shut down")
+                raise
             # One wake-up of the loop serves all tasks that were submitted before it runs.
             first = not self._incoming
             self._incoming.append(task)
         if first:
             self._loop.loop.call_soon_threadsafe(self._add_incoming)
         return task.future
+
+    def _refuse_shut(self) -> None:
+        if self._shut:
+            raise GangEndedError("the executor was shut down")
 
     def _add_incoming(self) -> None:
         with self._lock:
