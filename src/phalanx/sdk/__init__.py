@@ -14,15 +14,29 @@ if TYPE_CHECKING:
     from phalanx.sdk.cluster import Cluster as Cluster
     from phalanx.sdk.cluster import connect as connect
     from phalanx.sdk.errors import ConnectionFailedError as ConnectionFailedError
+    from phalanx.sdk.errors import GangEndedError as GangEndedError
+    from phalanx.sdk.errors import GangUnreachableError as GangUnreachableError
     from phalanx.sdk.errors import InvalidArgumentError as InvalidArgumentError
     from phalanx.sdk.errors import JobFailedError as JobFailedError
     from phalanx.sdk.errors import JobNotFoundError as JobNotFoundError
     from phalanx.sdk.errors import PhalanxError as PhalanxError
+    from phalanx.sdk.errors import PythonVersionError as PythonVersionError
     from phalanx.sdk.errors import RequestRejectedError as RequestRejectedError
+    from phalanx.sdk.errors import TaskTimeoutError as TaskTimeoutError
+    from phalanx.sdk.errors import UnpicklableError as UnpicklableError
     from phalanx.sdk.errors import WaitTimeoutError as WaitTimeoutError
+    from phalanx.sdk.errors import WorkerLostError as WorkerLostError
+    from phalanx.sdk.gang.executor import GangExecutor as GangExecutor
+    from phalanx.sdk.gang.ranks import run as run
     from phalanx.sdk.job import Job as Job
 
 _ERRORS = (
+    "GangEndedError",
+    "GangUnreachableError",
+    "PythonVersionError",
+    "TaskTimeoutError",
+    "UnpicklableError",
+    "WorkerLostError",
     "ConnectionFailedError",
     "InvalidArgumentError",
     "JobFailedError",
@@ -35,9 +49,11 @@ _MODULES = {
     "AsyncCluster": "async_cluster",
     "AsyncJob": "async_job",
     "Cluster": "cluster",
+    "GangExecutor": "gang.executor",
     "Job": "job",
     "as_completed": "arrays",
     "connect": "cluster",
+    "run": "gang.ranks",
     **dict.fromkeys(_ERRORS, "errors"),
 }
 __all__ = [*sorted(_MODULES)]

@@ -38,6 +38,19 @@ _QUEUE_COLUMNS = ("name", "state", "used", "deserved", "capability")
 _NODE_COLUMNS = ("name", "state", "pool", "pods")
 
 
+def kubeconfig_file(kubeconfig: str | Path | None) -> Path | None:
+    """Return the file of a kubeconfig, which can be given as the directory of `phalanx up`; None for kubectl's own
+    search. That of `phalanx up` in the working directory is used if kubectl would find none."""
+    if kubeconfig is not None:
+        path = Path(kubeconfig)
+        return path / LOCAL_KUBECONFIG.name if path.is_dir() else path
+    environ = os.environ
+    elsewhere = environ.get("KUBECONFIG") or environ.get("KUBERNETES_SERVICE_HOST")
+    if elsewhere or (Path.home() / ".kube" / "config").exists():
+        return None
+    return LOCAL_KUBECONFIG if LOCAL_KUBECONFIG.exists() else None
+
+
 def find_config(kubeconfig: str | Path | None, context: str | None) -> ClusterConfig:
     """Return the settings of a connection: those of kubectl, else of `phalanx up` in the working directory.
 
@@ -46,13 +59,10 @@ def find_config(kubeconfig: str | Path | None, context: str | None) -> ClusterCo
     from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
 
-    if kubeconfig is not None and Path(kubeconfig).is_dir():
-        kubeconfig = Path(kubeconfig) / LOCAL_KUBECONFIG.name
+    file = kubeconfig_file(kubeconfig)
     try:
-        return load_config(str(kubeconfig) if kubeconfig is not None else None, context)
+        return load_config(str(file) if file is not None else None, context)
     except ConfigError as error:
-        if kubeconfig is None and not os.environ.get("KUBECONFIG") and LOCAL_KUBECONFIG.exists():
-            return find_config(LOCAL_KUBECONFIG, context)
         raise ConnectionFailedError(str(error)) from error
 
 
@@ -70,14 +80,16 @@ class AsyncCluster:
         namespace: str | None = None,
         lease_namespace: str = "kube-system",
     ) -> None:
-        self._config = find_config(kubeconfig, context)
-        self.namespace = namespace or self._config.namespace
+        self.config = find_config(kubeconfig, context)
+        self.namespace = namespace or self.config.namespace
         self.lease_namespace = lease_namespace
+        #: Kubeconfig for other programs; "" for the default or the service account of a pod.
+        self.kubeconfig = str(kubeconfig_file(kubeconfig) or "")
         self._client: KubeClient | None = None
 
     @property
     def server(self) -> str:
-        return self._config.server
+        return self.config.server
 
     @property
     def client(self) -> KubeClient:
@@ -90,7 +102,7 @@ class AsyncCluster:
         from phalanx.kube.client import KubeClient
 
         with translated():
-            self._client = KubeClient(self._config)
+            self._client = KubeClient(self.config)
             try:
                 await self._client.get("/version")
             except BaseException:
@@ -156,12 +168,15 @@ class AsyncCluster:
                 return self._job_of(document, reference)
         raise InvalidArgumentError("the manifest has no job and no PodGroup", field="manifest")
 
-    async def check_image(self, options: Mapping[str, Any]) -> None:
-        """Raise InvalidArgumentError if neither an image nor PHALANX_IMAGE is set and a node pulls images."""
+    async def check_image(self, options: Mapping[str, Any]) -> bool:
+        """Return whether the pods are local processes, which have no image.
+
+        Raises InvalidArgumentError if neither an image nor PHALANX_IMAGE is set and a node pulls images.
+        """
         from phalanx.kube.errors import ApiError
 
         if options.get("image") or os.environ.get("PHALANX_IMAGE"):
-            return
+            return False
         try:
             nodes = (await self.client.get("/api/v1/nodes", {"limit": 500})).get("items") or []
         except ApiError as error:
@@ -176,6 +191,7 @@ class AsyncCluster:
                 "no image: set image= or the variable PHALANX_IMAGE (only `phalanx up --exec` runs jobs without)",
                 field="image",
             )
+        return True
 
     def _filled(self, documents: list[Json], options: SubmitOptions) -> list[Json]:
         from phalanx.orders.submission.manifests import fill_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import concurrent.futures
 import contextlib
 from collections.abc import Iterator
 
@@ -53,6 +54,41 @@ class JobFailedError(PhalanxError):
 
 class WaitTimeoutError(PhalanxError, builtins.TimeoutError):
     """Timeout of a wait; the job goes on."""
+
+
+class UnpicklableError(PhalanxError, TypeError):
+    """Function, argument or result that cannot be sent to another process."""
+
+
+class GangUnreachableError(PhalanxError):
+    """Gang whose port this process cannot reach, or that refuses its certificate."""
+
+
+class GangEndedError(PhalanxError, concurrent.futures.BrokenExecutor):
+    """Gang that failed, was deleted, or was shut down before a task ended."""
+
+
+class WorkerLostError(PhalanxError):
+    """Task whose worker was lost more often than it is retried."""
+
+
+class TaskTimeoutError(PhalanxError, builtins.TimeoutError):
+    """Task that did not end within its timeout; its process was ended."""
+
+
+class PythonVersionError(PhalanxError):
+    """Other minor version of Python in the workers than in this process."""
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - like that of concurrent.futures
+    """Traceback of a worker, as the cause of the exception that a task raised."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
 
 
 @contextlib.contextmanager

@@ -14,17 +14,15 @@ Json = dict[str, Any]
 _SCRIPT_LIMIT = 100_000
 
 
-class SubmitOptions(TypedDict, total=False):
-    """Options of `submit`, named like the flags of `phalanx submit`.
+class PodOptions(TypedDict, total=False):
+    """Options of all jobs, named like the flags of `phalanx submit`.
 
-    `image` is the image of the containers ("": $PHALANX_IMAGE). `replicas` pods are a gang, unless `minimum` is
-    lower. `cpus`, `memory` and `gpus` are per pod. `resubmit` restarts the whole job at most so many times after an
-    eviction. `restart` is job, pod or never: what is recreated when a pod fails.
+    `image` is the image of the containers ("": $PHALANX_IMAGE). `cpus`, `memory` and `gpus` are per pod. `resubmit`
+    restarts the whole job at most so many times after an eviction. `restart` is job, pod or never: the part that is
+    recreated when a pod fails.
     """
 
     image: str
-    replicas: int
-    minimum: int
     cpus: float | str
     memory: str
     gpus: int | str
@@ -40,6 +38,13 @@ class SubmitOptions(TypedDict, total=False):
     labels: Mapping[str, str]
 
 
+class SubmitOptions(PodOptions, total=False):
+    """Options of `submit`: `replicas` pods are a gang, unless `minimum` is lower; the others are PodOptions."""
+
+    replicas: int
+    minimum: int
+
+
 def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions, namespace: str = "") -> Json:
     """Return the Volcano Job that runs `command` (a text is a shell script) in each pod.
 
@@ -50,9 +55,9 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
     from phalanx.orders.submission.job_request import FRAMEWORKS, RESTARTS, JobRequest, build_job
     from phalanx.sdk.errors import InvalidArgumentError
 
-    unknown = set(options) - set(SubmitOptions.__annotations__)
+    unknown = set(options) - set(SubmitOptions.__optional_keys__)
     if unknown:
-        known = ", ".join(SubmitOptions.__annotations__)
+        known = ", ".join(sorted(SubmitOptions.__optional_keys__))
         first = sorted(unknown)[0]
         raise InvalidArgumentError(f"unknown argument {first!r}; expected one of {known}", field=first)
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
