@@ -128,13 +128,23 @@ def test_message_says_since_when_a_gang_collects_and_what_it_has() -> None:
     assert "Collecting since 10:10; has 2 of 6 GPUs on n1, n2, n3" in stream.why("train").message
 
 
-def test_room_beside_the_collected_nodes_stays_open_to_others() -> None:
+def test_room_that_comes_free_elsewhere_is_collected_instead() -> None:
     stream = busy_cluster()
     stream.job("train", 4, cpu=1, gpu=1).settle().passes(10 * MINUTE)
     assert "has 0 of 4 GPUs on n1, n2;" in stream.why("train").message
-    stream.one_ends("n4", another=False)
-    assert len(stream.placed("single")) == 8
-    assert stream.spread("single")["n4"] == 2
+    stream.one_ends("n4")
+    assert "has 1 of 4 GPUs on n1, n2, n4;" in stream.why("train").message
+    assert len(stream.placed("single")) == 7
+
+
+def test_amounts_beyond_the_demand_stay_open_on_collected_nodes() -> None:
+    stream = busy_cluster()
+    stream.job("train", 8, cpu=1, gpu=1).settle().passes(10 * MINUTE)
+    for node in ("n1", "n2", "n3", "n4"):
+        stream.one_ends(node)
+    stream.pods("cpu", 8, cpu=30).settle()
+    assert len(stream.placed("cpu")) == 8
+    assert len(stream.placed("single")) == 4
 
 
 class TestGivenUp:
@@ -300,7 +310,7 @@ class TestQueues:
         assert "has 3 of 4 GPUs on n1, n2;" in stream.why("train").message
         stream.node("more", cpu=64, gpu=8)
         stream.gone(*stream.waiting("single")).pods("blue", 4, queue="blue", cpu=1, gpu=1, created=1).cycle()
-        assert len(stream.placed("blue")) == 2
+        assert len(stream.placed("blue")) == 1  # 4 of 5 are collected
 
 
 class TestRestart:

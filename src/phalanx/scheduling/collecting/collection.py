@@ -43,10 +43,10 @@ class Collection:
     """Room that is withheld for one gang on its chosen nodes: as much as is idle there, up to its demand.
 
     - `rows` int[N]: the distinct rows in order; `wanted` int64[R, N]: the demand on each.
-    - `scarce`: the columns that were not idle in full at the start; only these count as idle resource-time.
+    - `resource`: the column whose idle resource-time counts: GPUs, else the scarcest resource at the start.
     - `since`: start of the collection; `progress_at`: the last time at which more was withheld than ever before
       (`most`); all in seconds since the epoch.
-    - `run_time`: limit or estimate of the gang in seconds. `idle_seconds` int64[R]: amounts x seconds that were
+    - `run_time`: limit or estimate of the gang in seconds. `idle_seconds`: amount x seconds of `resource` that was
       withheld until `counted_at`.
     - `guesses`: whether other units may be backfilled by learned run times.
     """
@@ -63,9 +63,9 @@ class Collection:
         "parts",
         "priority",
         "progress_at",
+        "resource",
         "rows",
         "run_time",
-        "scarce",
         "since",
         "wanted",
     )
@@ -80,10 +80,10 @@ class Collection:
         self.since = self.counted_at = self.progress_at = now
         self.guesses = True
         self.most = 0
-        self.idle_seconds = np.zeros(len(idle), dtype=np.int64)
-        self.scarce: list[int] = []
+        self.idle_seconds = 0
         self.use_nodes(nodes, idle)
-        self.scarce = np.flatnonzero((self.wanted > self.held).any(axis=1)).tolist()
+        cards = [column for part in nodes.parts for column in part.part.pod_class.gpu_columns]
+        self.resource = cards[0] if cards else self.scarcest
         self.most = self.withheld
 
     def use_nodes(self, nodes: ChosenNodes, idle: IntArray) -> None:
@@ -101,12 +101,11 @@ class Collection:
         if len(self.wanted) < len(idle):
             more = len(idle) - len(self.wanted)
             self.wanted = np.pad(self.wanted, ((0, more), (0, 0)))
-            self.idle_seconds = np.pad(self.idle_seconds, (0, more))
         self.held: IntArray = np.minimum(self.wanted, idle[:, self.rows].clip(0))
 
     def count_idle(self, now: int) -> None:
         """Add the withheld amounts since the last count to the idle resource-time."""
-        self.idle_seconds += self.held.sum(axis=1) * max(0, now - self.counted_at)
+        self.idle_seconds += int(self.held[self.resource].sum()) * max(0, now - self.counted_at)
         self.counted_at = max(now, self.counted_at)
 
     @property
@@ -124,26 +123,29 @@ class Collection:
     def scarcest(self) -> int:
         """Column of the resource of which the smallest part of the demand is withheld."""
         wanted, held = self.wanted.sum(axis=1), self.held.sum(axis=1)
-        columns = self.scarce or np.flatnonzero(wanted).tolist()
-        return int(min(columns, key=lambda column: (held[column] * 1_000_000 // max(1, wanted[column]), -column)))
+        return int(
+            min(
+                np.flatnonzero(wanted).tolist(),
+                key=lambda column: (held[column] * 1_000_000 // max(1, wanted[column]), -column),
+            )
+        )
 
     @property
     def overdue(self) -> bool:
         """Whether the idle resource-time exceeds the demand of the gang times its run time."""
-        budget = self.wanted.sum(axis=1) * self.run_time
-        return any(self.idle_seconds[column] > budget[column] for column in self.scarce)
+        return self.idle_seconds > self._budget
+
+    @property
+    def _budget(self) -> int:
+        return int(self.wanted[self.resource].sum()) * self.run_time
 
     @property
     def next_end(self) -> int:
         """The time at which the collection ends if no room comes free before."""
-        held, ends = self.held.sum(axis=1), [self.progress_at + PATIENCE]
-        budget = self.wanted.sum(axis=1) * self.run_time - self.idle_seconds
-        ends += [
-            self.counted_at + max(0, int(budget[column])) // int(held[column]) + 1
-            for column in self.scarce
-            if held[column]
-        ]
-        return min(ends)
+        held, end = int(self.held[self.resource].sum()), self.progress_at + PATIENCE
+        if not held:
+            return end
+        return min(end, self.counted_at + max(0, self._budget - self.idle_seconds) // held + 1)
 
     def charges(self, names: list[str]) -> Iterator[tuple[ChargePath, dict[str, int]]]:
         """Yield (charge path, amounts by resource) that are withheld now; `names` are those of the columns."""

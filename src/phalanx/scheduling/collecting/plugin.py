@@ -213,9 +213,9 @@ class Collecting(CyclePlugin):
         """Return the collections, and the failures of units that wait, to store."""
         uids = {key: record.spec.uid for key, record in self._state.gangs.items() if record.spec is not None}
         keys = dict.fromkeys((*self.collections, *self.clocks.failures))
-        nodes, names = self._state.nodes, self._state.space.names
+        nodes = self._state.nodes
         return [
-            stored_collection(key, self.collections.get(key), self.clocks.failures.get(key, 0), nodes, names, uids)
+            stored_collection(key, self.collections.get(key), self.clocks.failures.get(key, 0), nodes, uids)
             for key in keys
         ]
 
@@ -253,11 +253,7 @@ class Collecting(CyclePlugin):
         collection.since, collection.progress_at = stored.since, stored.progress_at
         collection.counted_at, collection.most = stored.counted_at, stored.most
         collection.guesses = stored.guesses
-        columns = {name: self._state.space.find(name) for name in stored.idle}
-        collection.scarce = sorted(column for column in columns.values() if column is not None) or collection.scarce
-        for name, column in columns.items():
-            if column is not None:
-                collection.idle_seconds[column] = stored.idle[name]
+        collection.idle_seconds = stored.idle_seconds
 
     # Start and end
 
@@ -327,9 +323,10 @@ class Collecting(CyclePlugin):
         return collection
 
     def _choose(
-        self, session: Session, parts: tuple[Part, ...], within: Collection | None = None
+        self, session: Session, parts: tuple[Part, ...], former: Collection | None = None
     ) -> ChosenNodes | None:
-        """Return the nodes on which a gang collects, or how it collects on the nodes of a collection."""
+        """Return the nodes on which a gang collects: those of its `former` collection, with room that has come free
+        elsewhere instead of room that is still used there."""
         plan, settings = plan_of(session), self._settings
         assert settings is not None
         closed = plan.reserved_rows if plan is not None else None
@@ -338,16 +335,26 @@ class Collecting(CyclePlugin):
             rows = part.rows & session.placer.open_in_time(part.pod_class)
             if closed is not None:
                 rows[: len(closed)] &= ~closed[: len(rows)]
-            if within is not None:
-                inside = np.zeros(len(rows), dtype=np.bool_)
-                inside[within.rows[within.rows < len(rows)]] = True
-                rows &= inside
-            usable.append(rows)
+            usable.append(rows if former is None else rows & self._near(former, part, rows))
 
         def end_of(record: PodRecord) -> ExpectedEnd | None:
             return expected_end(record, session.now, settings.start_delay)
 
         return choose_nodes(self._state, parts, usable, end_of, session.now)
+
+    def _near(self, collection: Collection, part: Part, usable: BoolArray) -> BoolArray:
+        """Return bool[N]: the rows of a collection, and the usable rows with free room for a copy of the part, in
+        the domain of the collection."""
+        idle, pod_class = self._state.nodes.idle, part.pod_class
+        inside = np.zeros(len(usable), dtype=np.bool_)
+        inside[collection.rows[collection.rows < len(usable)]] = True
+        free = np.flatnonzero(usable)
+        fits = (idle[pod_class.columns[:, None], free] >= pod_class.amounts[:, None]).all(axis=0)
+        near = inside.copy()
+        near[free[fits]] = True
+        if part.domains is not None:
+            near &= np.isin(part.domains[: len(near)], part.domains[: len(near)][inside])
+        return near
 
     def _follow(self, session: Session, collection: Collection) -> None:
         """Update a collection to the present cluster; end it if its reason or its patience has ended."""

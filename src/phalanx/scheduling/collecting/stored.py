@@ -26,7 +26,7 @@ class StoredCollection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Collection of one unit, or its collections in vain: `failures`; `since` is 0 without a collection.
 
     `gangs` (namespace, name, uid of the declaring object) identify the unit: a new object of the same name has
-    none. `idle` are amounts x seconds by resource until `counted_at`.
+    none. `idle_seconds` is the idle resource-time until `counted_at`.
     """
 
     gangs: list[tuple[str, str, str]]
@@ -34,7 +34,7 @@ class StoredCollection(msgspec.Struct, frozen=True, omit_defaults=True):
     progress_at: int = 0
     counted_at: int = 0
     most: int = 0
-    idle: dict[str, int] = {}
+    idle_seconds: int = 0
     shares: list[StoredShare] = []
     guesses: bool = True
     failures: int = 0
@@ -49,7 +49,6 @@ def stored_collection(
     collection: Collection | None,
     failures: int,
     nodes: NodeTable,
-    names: list[str],
     uids: Mapping[GangKey, str],
 ) -> StoredCollection:
     """Return the stored form of a unit's collection and failures."""
@@ -72,7 +71,7 @@ def stored_collection(
         progress_at=collection.progress_at,
         counted_at=collection.counted_at,
         most=collection.most,
-        idle={names[column]: int(collection.idle_seconds[column]) for column in collection.scarce},
+        idle_seconds=collection.idle_seconds,
         shares=shares if len(collection.rows) <= _MOST_NODES else [],
         guesses=collection.guesses,
         failures=failures,
@@ -117,6 +116,6 @@ def decode_collections(text: str) -> tuple[list[StoredCollection], str]:
 
 
 def _is_sound(each: StoredCollection) -> bool:
-    times = (each.since, each.progress_at, each.counted_at, each.most, each.failures, *each.idle.values())
+    times = (each.since, each.progress_at, each.counted_at, each.most, each.failures, each.idle_seconds)
     counts = [count for share in each.shares for count in share.nodes.values()]
     return bool(each.gangs) and all(number >= 0 for number in times) and all(count > 0 for count in counts)
