@@ -178,8 +178,13 @@ def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str
     return run_on_client(work, parsed_client_options(kubeconfig))
 
 
-def run_on_client(work: Callable[[Any], Coroutine[Any, Any, T]], options: ClientOptions) -> T:
-    """Call `work` with a client for the connection options. A failure becomes one error line and exit code 1."""
+def run_on_client(
+    work: Callable[[Any], Coroutine[Any, Any, T]],
+    options: ClientOptions,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
+    """Call `work` with a client for the connection options, on a loop of `loop_factory` (asyncio's by default). A
+    failure becomes one error line and exit code 1."""
     from phalanx.kube.auth.config import Overrides, load_config
     from phalanx.kube.client import KubeClient
     from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -192,7 +197,8 @@ def run_on_client(work: Callable[[Any], Coroutine[Any, Any, T]], options: Client
             return await work(client)
 
     try:
-        return asyncio.run(connected())
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(connected())
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     except ApiError as error:

@@ -17,6 +17,8 @@ from phalanx.cli.arguments import Dress, build_arguments, combined
 from phalanx.cli.connection import ClientOptions, parsed_client_options, print_structured, run_on_client
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from phalanx.cli.scheduler_policy import FindPolicy, ReadPolicy
     from phalanx.kube.client import KubeClient
 
@@ -42,9 +44,13 @@ class Invocation:
     def prints_table(self) -> bool:
         return self.output == "table"
 
-    def run(self, work: Callable[[KubeClient], Coroutine[Any, Any, T]]) -> T:
+    def run(
+        self,
+        work: Callable[[KubeClient], Coroutine[Any, Any, T]],
+        loop_factory: Callable[[], AbstractEventLoop] | None = None,
+    ) -> T:
         """Call `work` with a client of the cluster. Raises click.ClickException with one line on failure."""
-        return run_on_client(work, self.client)
+        return run_on_client(work, self.client, loop_factory)
 
     def show(self, work: Callable[[KubeClient], Coroutine[Any, Any, None]], *, watch: bool) -> None:
         """Call `work`, which prints an answer, with a client. With `watch`, Ctrl-C is a regular end."""

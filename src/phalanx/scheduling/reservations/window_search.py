@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Protocol
 
 import msgspec
@@ -14,6 +15,9 @@ from phalanx.scheduling.reservations.copy_counts import CountArray
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, RowArray, Share, Window
+
+# Number of begins whose missing copies are counted in one step.
+_BEGINS_AT_ONCE = 8
 
 
 class AccountRoom(Protocol):
@@ -51,8 +55,9 @@ def earliest_window(
     begins, lacking = _candidates(future, ordered, duration, before, not_before)
     # Limits that allow the charges over all slots allow them over a part of these.
     allowed = len(begins) > 1 and accounts.allows(ordered, begins[0], len(future.line))
-    shorts = _shorts(future, ordered[0], duration, begins) if len(ordered) == 1 and not not_before else None
-    for begin, known_short in zip(begins, shorts or [0] * len(begins), strict=True):
+    known_shorts = len(ordered) == 1 and not not_before
+    shorts = _shorts(future, ordered[0], duration, begins) if known_shorts else repeat(0, len(begins))
+    for begin, known_short in zip(begins, shorts, strict=True):
         start = max(future.line.edges[begin], not_before)
         end = future.line.covering(start + duration) if duration else FOREVER
         first, last = future.line.slots(start, end)
@@ -111,21 +116,43 @@ def _stretches(edges: IntArray, begins: RowArray, duration: int) -> RowArray:
     return stretches
 
 
-def _shorts(future: FutureMatrix, part: Part, duration: int, begins: Sequence[int]) -> list[int] | None:
-    """Return the number of copies that a part lacks at each of `begins`; None if that costs more than it saves."""
+def _shorts(future: FutureMatrix, part: Part, duration: int, begins: Sequence[int]) -> Iterator[int]:
+    """Yield the number of copies that a part lacks at each of `begins`; 0 where that costs more than it saves."""
     if part.domains is not None or len(begins) < 2:
-        return None
-    stretches = _stretches(future.line.moments, np.array(begins, dtype=np.intp), duration)
-    shorts: list[int] = (part.count - _lasting(future.copies(part.pod_class), part.rows, stretches)).tolist()
-    return shorts
+        yield from repeat(0, len(begins))
+        return
+    copies = future.copies(part.pod_class)
+    for first in range(0, len(begins), _BEGINS_AT_ONCE):
+        # A caller stops at the first begin that fits, which is often one of the first.
+        chosen = np.array(begins[first : first + _BEGINS_AT_ONCE], dtype=np.intp)
+        stretches = _stretches(future.line.moments, chosen, duration)
+        yield from (part.count - _lasting(copies, part.rows, stretches)).tolist()
 
 
-def _lasting(copies: IntArray | CountArray, rows: BoolArray, stretches: RowArray) -> IntArray:
-    """Return the number of copies that stay free on the rows bool[N] together over each stretch of slots."""
-    ended = np.vstack([copies, np.zeros((1, copies.shape[1]), dtype=copies.dtype)])
-    least = np.minimum.reduceat(ended, stretches, axis=0)[::2, rows[: copies.shape[1]]]
-    lasting: IntArray = least.sum(axis=1, dtype=np.int64)
-    return lasting
+def _lasting(
+    copies: CountArray,
+    rows: BoolArray,
+    stretches: RowArray,
+    share: Share | None = None,
+    first: int = 0,
+    last: int = 0,
+) -> IntArray:
+    """Return the number of copies that stay free on the rows bool[N] together over each stretch of slots.
+
+    The copies of a `share` count as free from slot `first` to `last`; no stretch begins there."""
+    begins = stretches[::2]
+    begin, end = int(begins.min()), int(stretches[1::2].max())
+    # Most rows have no copy when a stretch begins, so none that lasts.
+    chosen = np.flatnonzero((copies[begins] > 0).any(axis=0) & rows[: copies.shape[1]])
+    lasting = np.zeros((end - begin + 1, len(chosen)), dtype=np.int64)
+    lasting[:-1] = copies[begin:end, chosen]
+    if share is not None:
+        released = np.zeros(copies.shape[1], dtype=np.int64)
+        released[share.rows] = share.counts
+        lasting[first - begin : min(last, end) - begin] += released[chosen]
+    least: IntArray = np.minimum.reduceat(lasting, stretches - begin, axis=0)[::2]
+    together: IntArray = least.sum(axis=1, dtype=np.int64)
+    return together
 
 
 def missing_copies(future: FutureMatrix, part: Part, duration: int, window: Window) -> int | None:
@@ -146,9 +173,9 @@ def missing_copies(future: FutureMatrix, part: Part, duration: int, window: Wind
     lacking = int(short[short > 0].min(initial=FOREVER))
     begins = begins[short <= 0]
     if len(begins):
-        copies = future.copies(part.pod_class).astype(np.int64)
-        copies[first:last, share.rows] += share.counts
-        shortest = part.count - int(_lasting(copies, part.rows, _stretches(edges, begins, duration)).max())
+        stretches = _stretches(edges, begins, duration)
+        lasting = _lasting(future.copies(part.pod_class), part.rows, stretches, share, first, last)
+        shortest = part.count - int(lasting.max())
         if shortest <= 0:
             return None
         lacking = min(lacking, shortest)
