@@ -216,7 +216,7 @@ def _audit_promises(state: ClusterState) -> None:
     uncreated: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
         spec = gang.spec
-        if spec is None or not spec.admission or not spec.min_resources or not (spec.admitted or gang.admitted):
+        if spec is None or not spec.admission or not spec.min_resources or not gang.may_create_pods:
             continue
         if _releases_its_amounts(state, gang):
             continue
@@ -224,7 +224,8 @@ def _audit_promises(state: ClusterState) -> None:
         for record in gang.members.values():
             if record.pod.node or record.assumed_node or record.unplaceable:
                 taken += Counter(dict(record.pod.usage))
-        for name, amount in spec.min_resources:
+        asks_for_nodes = state.gangs.node_requests.open_for(gang.key) is not None
+        for name, amount in () if asks_for_nodes else spec.min_resources:
             expected[name] += max(0, amount - taken[name])
         there = Counter(pods=len(gang.members))
         for record in gang.members.values():
@@ -251,7 +252,9 @@ def _audit_claims(state: ClusterState) -> None:
             held.update({name: amount * count for name, amount in footprint.amounts.items()})
         least = Counter(dict(spec.min_resources))
         expected[spec.queue].subtract(held - least)
-        if spec.admission and (spec.admitted or gang.admitted) and not _releases_its_amounts(state, gang):
+        asks_for_nodes = state.gangs.node_requests.open_for(gang.key) is not None
+        counts = spec.admission and gang.may_create_pods and not asks_for_nodes
+        if counts and not _releases_its_amounts(state, gang):
             placed: Counter[str] = Counter()
             for record in gang.members.values():
                 if record.pod.node or record.assumed_node or record.unplaceable:

@@ -256,6 +256,13 @@ class TestNodes:
         (card,) = node({REGISTER: "GPU-1,10,32000,NVIDIA-A100,true,mig:"}, allocatable=OFFER).cards
         assert (card.mode, card.healthy) == ("mig", False)
 
+    def test_cards_that_the_annotation_of_hami_lists_are_cordoned(self) -> None:
+        text = "GPU-1,10,32000,V100,true:GPU-2,10,32000,V100,true:GPU-3,10,32000,V100,true:"
+        for listed in ("GPU-1,GPU-3", " GPU-3 ,, GPU-1,", "GPU-1,GPU-3,GPU-unknown"):
+            found = node({REGISTER: text, "hami.io/device-cordon": listed}, allocatable=OFFER)
+            assert [card.id for card in found.cards if card.cordoned] == ["GPU-1", "GPU-3"]
+            assert not found.problems
+
     def test_node_of_a_device_plugin_without_devices_has_no_cards(self) -> None:
         text = "GPU-1,10,32000,NVIDIA-V100,true,hami-core:"
         for name in OFFER:

@@ -30,6 +30,7 @@ from phalanx.scheduling.refusals.refusal import (
     VictimsTerminating,
     waiting_for_gang_group,
 )
+from phalanx.scheduling.refusals.waiting_for_nodes import waiting_for_nodes
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.eviction_events import EvictionEvents
 from phalanx.views.verdict_texts import TEXTS
@@ -54,6 +55,8 @@ def verdict_examples() -> Iterator[Verdict]:
     assert missing is not None
     yield missing
     yield Shortage(cls, 4, full, True, "free or add 1 cpu", placed=2, need=3).gang_verdict(gang)
+    lacking = Shortage(cls, 4, full, True, need=3).gang_verdict(gang)
+    yield waiting_for_nodes(gang, lacking, "cluster-autoscaler", 1_800_000_000)
     tolerate = "tolerate the taint {dedicated: ml} or remove it (makes 4 nodes eligible)"
     yield Shortage(cls, 4, taint, False, tolerate, need=3).gang_verdict(gang)
     field = "spec.resourceClaims: not supported by this version of Phalanx"

@@ -203,6 +203,42 @@ def test_repaired_card_wakes_waiting_pods() -> None:
     assert s.where("a") == "n"
 
 
+class TestCordonedCard:
+    def node(self, s: Gpus, *cordoned: int) -> Gpus:
+        cards = tuple(
+            Card(Family.VGPU, f"GPU-{at}", 1000, 10, "A100", "hami-core", cordoned=at in cordoned)
+            for at in range(2)
+        )
+        offer = {"cpu": 64000, "pods": 110, MEMORY: 2000, "volcano.sh/vgpu-number": 20}
+        s.observe("node n", NodeUpdated(Node("n", allocatable=requests_of(offer), cards=cards)))
+        return s
+
+    def test_new_pod_gets_another_card_and_a_running_one_keeps_its_card(self) -> None:
+        s = self.node(Gpus(), 0).sharing("a", 400).run()
+        assert s.held() == {"a": ["GPU-1"]}
+        self.node(s, 1).run()
+        assert s.held("a") == {"a": ["GPU-1"]}
+        assert s.sharing("b", 400).run().held("b") == {"b": ["GPU-0"]}
+
+    def test_pod_that_needs_the_card_waits_with_its_reason_until_the_card_is_open(self) -> None:
+        s = self.node(Gpus(), 0, 1).sharing("a", 400).run()
+        assert "1 node(s) had a GPU for the pod that is cordoned (hami.io/device-cordon)" in s.why_pod("a").message
+        assert "no shared GPUs" not in s.why_pod("a").message
+        self.node(s).run()
+        assert s.placed() == ["a"]
+
+    def test_gang_is_not_placed_in_part_beside_a_cordoned_card(self) -> None:
+        s = self.node(Gpus(), 1).gang("g", 2)
+        s.sharing("g-0", 800, gang="g").sharing("g-1", 800, gang="g").run()
+        assert s.placed() == []
+        assert "cordoned" in s.why("g").message
+
+    def test_card_of_another_model_that_is_cordoned_is_no_reason(self) -> None:
+        s = self.node(Gpus(), 0, 1)
+        s.pod("a", pod_class=s.ask(CardShare(memory=1), kinds=("H100",))).run()
+        assert "cordoned" not in s.why_pod("a").message
+
+
 def test_without_the_plugin_cards_are_ignored() -> None:
     s = Gpus(policy(VGPUEnable=False)).cards("n", 1)
     s.sharing("a", 400).sharing("b", 400).run()

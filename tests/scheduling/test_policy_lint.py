@@ -71,6 +71,18 @@ def test_doubtful_settings_are_warnings(actions: str, plugin: str, line: int, to
     assert (found.line, found.severity) == (line, "warning")
 
 
+def test_autoscaler_without_enqueue_is_a_warning_and_an_unknown_one_an_error() -> None:
+    tiers = "tiers:\n- plugins:\n  - name: predicates\nphalanx:\n  autoscaler: "
+    (found,) = [
+        each for each in lint_policy(f'actions: "allocate"\n{tiers}karpenter\n') if "enqueue" in each.message
+    ]
+    assert (found.line, found.severity) == (6, "warning")
+    assert lint_policy(f'actions: "enqueue, allocate"\n{tiers}karpenter\n') == []
+    (found,) = lint_policy(f'actions: "enqueue, allocate"\n{tiers}escalator\n')
+    assert (found.line, found.severity) == (6, "error")
+    assert "'escalator' is unknown; expected none, cluster-autoscaler or karpenter" in found.message
+
+
 def test_action_that_moves_pods_counts_as_evicting() -> None:
     text = 'actions: "allocate, defragment"\ntiers:\n- plugins: [{name: predicates}, {name: conformance}]\n'
     assert not [each for each in lint_policy(text) if "conformance" in each.message]

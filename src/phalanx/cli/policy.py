@@ -50,6 +50,7 @@ def show(invocation: Invocation) -> None:
             "features": msgspec.to_builtins(features),
             "inactive": list(loaded.inactive),
             "partialGang": loaded.partial_gang,
+            "autoscaler": loaded.autoscaler,
             "evictions": loaded.evictions,
             "eviction": msgspec.to_builtins(loaded.eviction),
         }
@@ -64,6 +65,8 @@ def show(invocation: Invocation) -> None:
         click.echo(f"{'feature':{width}} {feature.name}{source}: {', '.join(feature.points)}")
     for rule in describe(loaded.eviction, loaded.evictions):
         click.echo(f"{'evictions':{width}} {rule}")
+    if loaded.requests_nodes:
+        click.echo(f"{'autoscaler':{width}} {loaded.autoscaler}: one waiting gang per queue requests nodes")
     for sentence in loaded.inactive:
         click.echo(f"note: {sentence}")
 

@@ -6,6 +6,7 @@ from phalanx.cluster.changes import Changes
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.inqueue import InqueueResources
 from phalanx.cluster.ledger import Ledger
+from phalanx.cluster.node_requests import NodeRequestTable
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.pods.victim_index import VictimIndex
 from phalanx.model.account import DEFAULT_QUEUE
@@ -19,13 +20,15 @@ _MOST_GONE = 10_000
 class GangTable(dict[GangKey, GangRecord]):
     """Gangs by key, while they are declared or have members; a mapping that only these methods modify.
 
-    `composites` are the groups of groups. `inqueue` sums the announced but unused amounts of admitted groups.
+    `composites` are the groups of groups. `inqueue` sums the announced but unused amounts of admitted groups,
+    `node_requests` are the groups that wait for an autoscaler of nodes.
     """
 
     def __init__(self, ledger: Ledger, changes: Changes, victims: VictimIndex) -> None:
         super().__init__()
         self.composites = Composites(self)
         self.inqueue = InqueueResources(self)
+        self.node_requests = NodeRequestTable(self.inqueue)
         self._ledger = ledger
         self._changes = changes
         self._victims = victims
@@ -40,6 +43,8 @@ class GangTable(dict[GangKey, GangRecord]):
             return
         if gang.admitted or old is None or old.uid != gang.uid:
             record.admitted = False
+        if not gang.admitted or old is None or old.uid != gang.uid:
+            record.withdrawn = False
         if old is not None and old.uid and gang.uid and old.uid != gang.uid:
             record.redeclare()
         if (old.queue if old is not None else DEFAULT_QUEUE) != gang.queue:
@@ -59,17 +64,24 @@ class GangTable(dict[GangKey, GangRecord]):
         self.mark_changed(key)
         if record.spec.admission or record.active:
             self._changes.may_fit()
-        record.spec, record.admitted = None, False
+        record.spec, record.admitted, record.withdrawn = None, False, False
         self._victims.gang_changed(record)
         self._recharge(record)
         self._discard_if_empty(record)
 
     def admit(self, key: GangKey) -> None:
         """Count a gang's PodGroup as admitted, until its own phase shows it."""
-        self[key].admitted = True
+        self[key].admitted, self[key].withdrawn = True, False
         self.inqueue.admitted_here.add(key)
         self._changes.version += 1  # verdicts about other groups that wait for admission are outdated
         self.mark_changed(key)
+
+    def withdraw_admission(self, key: GangKey) -> None:
+        """Count a gang's PodGroup as not admitted, until its own phase shows it."""
+        record = self[key]
+        record.admitted, record.withdrawn = False, record.spec is not None and record.spec.admitted
+        self.mark_changed(key)
+        self._changes.may_fit()
 
     def admission_failed(self, key: GangKey) -> None:
         """Revert an admission that could not be written to the PodGroup: the gang waits for admission again, and

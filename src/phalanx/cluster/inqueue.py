@@ -41,6 +41,9 @@ class InqueueResources:
     - Its owner is suspended.
     - It is `unplaceable`: proved not to fit on the present nodes even if these were empty.
 
+    The unplaced amounts of a group that requests nodes from an autoscaler do not count either: it waits for nodes
+    that do not exist yet. Its amounts against the namespace's quotas count.
+
     For queues, the sums are net of elastic amounts: the amounts of any group's members beyond its minResources.
     """
 
@@ -57,6 +60,7 @@ class InqueueResources:
         self._due: list[tuple[float, GangKey]] = []
         self.lapsed: dict[GangKey, _Idle] = {}
         self._unplaceable: set[GangKey] = set()
+        self._requesting_nodes: set[GangKey] = set()
         self._total: dict[str, int] = {}
         self._uncreated: dict[str, dict[str, int]] = {}
         # (version of the last change, amounts) by queue; the latest change is last.
@@ -98,6 +102,14 @@ class InqueueResources:
     def is_unplaceable(self, key: GangKey) -> bool:
         """Return whether a gang is recorded as proved not to fit on the present nodes."""
         return key in self._unplaceable
+
+    def set_requesting_nodes(self, key: GangKey, requesting: bool) -> None:
+        """Record whether a gang requests nodes, so that its unplaced amounts do not count."""
+        if requesting:
+            self._requesting_nodes.add(key)
+        else:
+            self._requesting_nodes.discard(key)
+        self.stale.add(key)
 
     # the lapse
 
@@ -185,6 +197,8 @@ class InqueueResources:
                 idle = _idle_state(record) if share.unplaced or share.uncreated else None
                 if not self._counts(key, record, idle):
                     share = share.without_outstanding()
+                elif key in self._requesting_nodes:
+                    share = share._replace(unplaced={})
                 self._shares[key] = share
                 self._add_share(key, share, 1)
         self.stale.clear()
@@ -208,6 +222,7 @@ class InqueueResources:
         self.lapsed.pop(key, None)
         if key not in self._gangs:
             self._unplaceable.discard(key)
+            self._requesting_nodes.discard(key)
             self.admitted_here.discard(key)
 
     def _add_share(self, key: GangKey, share: _Share | None, sign: int) -> None:
@@ -267,7 +282,7 @@ def _share(record: GangRecord) -> _Share | None:
     if spec is None or not spec.min_resources:
         return None
     elastic = _elastic(record, dict(spec.min_resources))
-    if not spec.admission or spec.suspended or not (spec.admitted or record.admitted):
+    if not spec.admission or spec.suspended or not record.may_create_pods:
         return _Share(spec.queue, {}, {}, elastic) if elastic else None
     placed: dict[str, int] = {}
     created: dict[str, int] = {PODS: len(record.members)}

@@ -481,6 +481,7 @@ class ClusterWatch:
         self._usage.missing += [*self._promises.warnings(time.time()), *backoffs.faults]
         if self._observer is not None:
             self._observer.apply_event(NodeBackoffsRestored(backoffs.entries))
+            self.state.gangs.node_requests.replace(backoffs.requests)
         if loads is not None and self._observer is not None:
             self._observer.apply_event(loads)
 

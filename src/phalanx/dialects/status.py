@@ -51,13 +51,14 @@ def desired_status(
     options: DialectOptions = _OPTIONS,
     exceeded: str = "",
     undecided: bool = False,
+    withdrawn: bool = False,
 ) -> StatusChange | None:
     """Return the change that corrects the object's status; None if it is correct already.
 
     `roles` are the counts per role. `verdict` is the last verdict about pending members. `ever_scheduled` is True
     once the quorum has been placed. `admitted` allows the controller of a Volcano group to create its pods. `now`
     is in seconds since the epoch, `generation` that of the object. `exceeded` reports members that exceed their run
-    time.
+    time. `withdrawn` takes the admission back.
     """
     group = GroupStatusInput(
         ref=ref,
@@ -74,6 +75,7 @@ def desired_status(
         fail_on_any_member=options.fail_on_any_member,
         exceeded=exceeded,
         undecided=undecided,
+        withdrawn=withdrawn,
     )
     desired = (kind.status(group) if kind.status is not None else None) or {}
     changed = {

@@ -37,7 +37,7 @@ class JobGroup(msgspec.Struct, frozen=True):
     """PodGroup of a Volcano Job.
 
     `version` is the job's version at the creation of the group, None if unknown; `unknown_since` is the time at
-    which the group's phase became Unknown, None in other phases.
+    which the group's phase became Unknown, None in other phases. With `withdrawn` its admission was withdrawn.
     """
 
     name: str
@@ -45,10 +45,16 @@ class JobGroup(msgspec.Struct, frozen=True):
     phase: str = ""
     version: int | None = None
     unknown_since: int | None = None
+    withdrawn: bool = False
 
     @property
     def admitted(self) -> bool:
         return self.phase not in _NOT_ADMITTED
+
+    @property
+    def sends_pods_back(self) -> bool:
+        """Whether the pods of the group that have no node are to be deleted."""
+        return self.withdrawn and not self.admitted
 
 
 class JobWorld(msgspec.Struct, frozen=True):
@@ -90,9 +96,14 @@ def plan(world: JobWorld) -> JobPlan:
     """Return the next steps of a job. At most one action is executed per plan."""
     job, now = world.job, world.now
     status = job.status
-    going = _leaving(job, status, world.pods)
+    going = _leaving(job, status, world.pods, world.group)
     staying = [pod for pod in world.pods if pod.name not in going]
     lost = _lost(job, staying) | lost_pods(status.controlled_resources)
+    sends_back = world.group is not None and world.group.sends_pods_back
+    if sends_back:
+        # The job has deleted its own pods without a node: they are no failures.
+        on_nodes = {pod.name for pod in staying if pod.bound}
+        lost = {name: at for name, at in lost.items() if name in on_nodes}
     for name in lost:
         lost[name] = lost[name] or now
     for pod in staying:
@@ -116,7 +127,7 @@ def plan(world: JobWorld) -> JobPlan:
         order = None
         changed = advance(job, counted)
     if changed.phase is not counted.phase or order is not None:
-        going = _leaving(job, changed, world.pods)
+        going = _leaving(job, changed, world.pods, world.group)
         changed = _counted(changed, world.pods, going)
     changed = _record(job, changed, world.pods, lost if delayed is not None and order is None else {}, disrupted)
     changed = _dated(job, changed, now)
@@ -126,7 +137,7 @@ def plan(world: JobWorld) -> JobPlan:
     waiting = tuple(task.name for task in job.spec.named_tasks() if task.name not in ready) if active else ()
     wanted: tuple[tuple[TaskSpec, int], ...] = ()
     # Once the run has pods, missing pods are created even if the group waits again.
-    begun = any(pod.version == changed.version for pod in staying)
+    begun = not sends_back and any(pod.version == changed.version for pod in staying)
     group = world.group if world.group is not None and not outdated(changed, world.group) else None
     if active and group is not None and (group.admitted or begun):
         names = {pod.name for pod in world.pods}
@@ -152,11 +163,12 @@ def outdated(status: JobStatus, group: JobGroup) -> bool:
     return group.version is not None and group.version < status.version
 
 
-def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
+def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod], group: JobGroup | None) -> set[str]:
     """Return the names of the pods that the job itself deletes or has deleted."""
     replicas = {task.name: task.replicas for task in job.spec.named_tasks()}
     restarts = restarts_under_way(status.controlled_resources)
     last_try = 0 < status.retry_count >= job.spec.retries
+    sent_back = group is not None and group.sends_pods_back
     stopped = status.phase not in ACTIVE and status.phase is not JobPhase.NEW
     return {
         pod.name
@@ -164,6 +176,7 @@ def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
         if not 0 <= pod.index < replicas.get(pod.task, 0)
         or is_restarted(pod, restarts, last_try=last_try)
         or (pod.phase not in FINISHED and (stopped or pod.version < status.version))
+        or (sent_back and pod.alive and not pod.bound)
     }
 
 

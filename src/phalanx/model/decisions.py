@@ -40,6 +40,13 @@ class Admit(msgspec.Struct, frozen=True):
     gang: GangKey
 
 
+class WithdrawAdmission(msgspec.Struct, frozen=True):
+    """Decision to withdraw a gang's admission (Volcano's phase Pending): its controller deletes the pods that have
+    no node."""
+
+    gang: GangKey
+
+
 class EvictionReason(enum.StrEnum):
     """Reason of an eviction; the value is the reason of the pod's event."""
 
@@ -139,3 +146,4 @@ class Plan(msgspec.Struct):
     pods: list[PodVerdict] = []
     complete: bool = True
     failures: list[Failure] = []
+    withdrawals: list[WithdrawAdmission] = []

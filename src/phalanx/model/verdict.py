@@ -23,6 +23,13 @@ class NodeCount(msgspec.Struct, frozen=True, omit_defaults=True):
     resource: str = ""
 
 
+class PodShape(msgspec.Struct, frozen=True):
+    """Number of pending pods with equal requests, as (resource, quantity)."""
+
+    count: int
+    requests: tuple[tuple[str, str], ...]
+
+
 class NamedObject(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """API object that a message names. `kind` is a Kubernetes kind, or Gang, User or Topology; `namespace` is ""
     for cluster-scoped objects."""
@@ -69,7 +76,8 @@ class Verdict(msgspec.Struct, frozen=True):
     each resource that it lacks, as kube-scheduler does. `change` is the smallest change that would help, as an
     imperative sentence, "" if none is known. `fault` is True if the declaration itself is invalid, so that no node
     could ever help. `objects` are named in `message` and `change`. `plugin` is the plugin that refuses admission,
-    "" for none. No view parses the texts: every decision of a view uses the other fields.
+    "" for none. `pod_shapes` are the pods for which an autoscaler is to create nodes. No
+    view parses the texts: every decision of a view uses the other fields.
     """
 
     code: str
@@ -83,6 +91,7 @@ class Verdict(msgspec.Struct, frozen=True):
     fault: bool = False
     objects: Objects = None
     plugin: str = ""
+    pod_shapes: tuple[PodShape, ...] = ()
 
     @property
     def cause(self) -> tuple[str, str, Objects]:

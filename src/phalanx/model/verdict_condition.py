@@ -13,7 +13,7 @@ import re
 import msgspec
 
 from phalanx.model.text.decoding import decode_json
-from phalanx.model.verdict import Objects, Verdict
+from phalanx.model.verdict import Objects, PodShape, Verdict
 
 LAST_VERDICT = "phalanx.dev/LastVerdict"
 
@@ -34,6 +34,7 @@ class VerdictFields(msgspec.Struct, frozen=True, omit_defaults=True):
     placeable: int = 0
     members: int = 0
     objects: Objects = None
+    pod_shapes: tuple[PodShape, ...] = ()
 
 
 class ToldVerdict(msgspec.Struct, frozen=True):
@@ -45,7 +46,13 @@ class ToldVerdict(msgspec.Struct, frozen=True):
 
 def told_fields(verdict: Verdict) -> str:
     """Return the message of the condition for a verdict."""
-    fields = VerdictFields(verdict.needed, verdict.placeable, verdict.members, carried_objects(verdict))
+    fields = VerdictFields(
+        verdict.needed,
+        verdict.placeable,
+        verdict.members,
+        carried_objects(verdict),
+        verdict.pod_shapes[:_MOST_OBJECTS],
+    )
     return msgspec.json.encode(fields).decode()
 
 

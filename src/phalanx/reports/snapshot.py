@@ -198,6 +198,7 @@ async def read_cluster(
         snapshot.apply_events([loads])
     backoffs = await read_backoffs(client, lease_namespace, names)
     snapshot.apply_events([NodeBackoffsRestored(backoffs.entries)])
+    snapshot.state.gangs.node_requests.replace(backoffs.requests)
     snapshot.missing += backoffs.faults
     return snapshot
 

@@ -308,6 +308,7 @@ class WhyReport:
             there = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
             answer.missing = max(0, verdict.needed - there)
             answer.nodes = list(verdict.nodes)
+            answer.pod_shapes = list(verdict.pod_shapes)
             return answer
         placed = [uid for uid in uids if uid in self.bound_to]
         targets = sorted({self.bound_to[uid] for uid in placed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.gang import GangCounts
-from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NodeCount
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NodeCount, PodShape
 from phalanx.reports.evicted_members import EvictedMembers
 from phalanx.reports.eviction_preview import EvictionPreview
 from phalanx.reports.run_times import RunTimeEntry
@@ -29,6 +29,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     - `object`: name of the declaring object as kubectl accepts it, such as podgroups.scheduling.x-k8s.io/train.
     - `composite`: name of the composite above a gang; `groups`: the gangs of a composite.
     - `size`: set for a gang with more members than its minimum, present or expected.
+    - `pod_shapes`: the pods for which an autoscaler is to create nodes.
     - `start`: promised start while it waits for room; `run_time`: end of its run-time limit.
     """
 
@@ -57,6 +58,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     forecast: PlacementForecast = PlacementForecast.NONE
     gang_name: str = ""
     object: str = ""
+    pod_shapes: list[PodShape] = []
 
     @property
     def waits(self) -> bool:

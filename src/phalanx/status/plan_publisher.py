@@ -39,8 +39,9 @@ class PlanPublisher:
 
     def plan_decided(self, plan: Plan) -> None:
         guard, verdicts = partial(self._failures.guard, "executor"), self._verdict_publisher
-        for admission in plan.admissions:
-            guard(f"gang {admission.gang}", partial(self._statuses.touch, admission.gang))
+        admissions = (entry.gang for entry in plan.admissions)
+        for key in (*admissions, *(entry.gang for entry in plan.withdrawals)):
+            guard(f"gang {key}", partial(self._statuses.touch, key))
         for gang in plan.gangs:
             guard(f"gang {gang.gang}", partial(verdicts.gang_decided, gang.gang, gang.verdict))
         for pod in plan.pods:

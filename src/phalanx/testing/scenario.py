@@ -64,10 +64,9 @@ class ClusterScenario(DeclaredCluster):
                 self.observe(f"pod {uid}", PodUpdated(bound))
                 self.becomes(uid, phase=PodPhase.RUNNING)
         for gang in list(self.state.gangs.values()) if not names else ():
-            if gang.admitted and gang.spec is not None:
-                self.observe(
-                    f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(gang.spec, admitted=True))
-                )
+            if (gang.admitted or gang.withdrawn) and gang.spec is not None:
+                told = msgspec.structs.replace(gang.spec, admitted=gang.admitted)
+                self.observe(f"gang {gang.key.name}", GangUpdated(told))
         return self
 
     def depart(self, *names: str) -> Self:

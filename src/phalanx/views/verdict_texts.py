@@ -33,6 +33,7 @@ TEXTS: Mapping[str, str] = MappingProxyType(
         "BackfillRejected": "a gang or pod with a reserved start comes first",
         "WaitingForGangGroup": "another gang of its gang group is not ready",
         "WaitingForComposite": "{members} of {needed} required groups are ready",
+        "WaitingForNodes": "nodes for {needed} pods are requested from the autoscaler",
         "WaitingForEvictedPods": "nodes for {needed} pods are reserved until evicted pods have terminated",
         "ScaleUpDelayed": "the gang has its minimum, and its scale-up is delayed",
         "NotConsidered": "no action of the policy places this kind of gang or pod",

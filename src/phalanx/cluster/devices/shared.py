@@ -57,7 +57,8 @@ class SharedDevices(NodeAllocator):
     """Shared GPUs by row, in the order of their node.
 
     `families` are those that the policy allocates, by `policy`. The cards of pods that another scheduler bound are
-    recorded in any case, by card id, so cards can be added and removed independently. Unhealthy cards serve no pod.
+    recorded in any case, by card id, so cards can be added and removed independently. Unhealthy and cordoned cards
+    serve no pod that is placed now.
     `doubts` are, by uid, the pods with untrustworthy annotations about their cards.
     """
 
@@ -248,14 +249,29 @@ class SharedDevices(NodeAllocator):
             some(self._serves(DeviceNeed(need.family), row_list)),
             some(self._serves(need, row_list)),
         )
-        none: BoolArray = ~has_cards & (not need.lenient)
-        other: BoolArray = has_cards & ~serves
         full: BoolArray = serves & (self.copies(pod_class, rows) == 0)
+        cordoned = np.array([self._has_cordoned(need, int(row)) for row in row_list], dtype=np.bool_) & (
+            ~serves | full
+        )
+        none: BoolArray = ~has_cards & ~cordoned & (not need.lenient)
+        other: BoolArray = has_cards & ~serves & ~cordoned
         return [
+            ("node(s) had a GPU for the pod that is cordoned (hami.io/device-cordon)", cordoned),
             ("node(s) had no shared GPUs", none),
             ("node(s) had no GPU of the requested model, id or mode", other),
             ("node(s) had no GPU with enough room for the pod", full),
         ]
+
+    def _has_cordoned(self, need: DeviceNeed, row: int) -> bool:
+        """Return whether a node has a cordoned GPU that would be suitable for a pod's need."""
+        return any(
+            card.cordoned
+            and card.healthy
+            and _suits(_Model(card.family, card.kind, card.mode), need)
+            and (not need.ids or card.id in need.ids)
+            and card.id not in need.other_ids
+            for card in self._cards.get(row, ())
+        )
 
     def annotations(self, pod: Pod, allocated: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
         assert isinstance(allocated, Given)
@@ -395,7 +411,7 @@ class SharedDevices(NodeAllocator):
                 continue
             columns[key] = column
             self._memory[row, column], self._slots[row, column] = card.memory, card.slots
-            if card.healthy:
+            if card.healthy and not card.cordoned:
                 model = _Model(card.family, card.kind, card.mode)
                 self._model[row, column] = self._models.setdefault(model, len(self._models) + 1)
             if key in uses:

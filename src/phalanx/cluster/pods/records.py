@@ -75,7 +75,8 @@ class GangRecord(msgspec.Struct, eq=False):
     plan that was seen complete, with all members confirmed by the API: members lost later are no sign of a partial
     binding. `failures` counts failed bindings. `arrivals` counts how often a member became pending: a verdict from
     before the last arrival has not reached all members. `last_verdict` is the last published verdict, with the
-    arrivals of that time. `admitted` is a decided admission that the group's phase does not show yet. `allocated`
+    arrivals of that time. `admitted` is a decided admission that the group's phase does not show yet, `withdrawn` a
+    decided withdrawal of one. `allocated`
     counts, by footprint, the members with resources. `cached` is a cache for values computed from spec and members,
     cleared when these change. `task_buckets` belongs to the plugin that places members by their tasks.
     `placeholders` are pods for expected members; they are no members.
@@ -96,6 +97,7 @@ class GangRecord(msgspec.Struct, eq=False):
     arrivals: int = 0
     last_verdict: tuple[Verdict | None, int] | None = None
     admitted: bool = False
+    withdrawn: bool = False
     redeclared: bool = False  # until the reservations for members of the former declaration are released
     _counts: list[int] = msgspec.field(default_factory=_NO_COUNTS.copy)
     _roles: dict[str, list[int]] = {}
@@ -108,6 +110,11 @@ class GangRecord(msgspec.Struct, eq=False):
     def title(self) -> str:
         """NAMESPACE/NAME for messages."""
         return self.spec.title if self.spec is not None else str(self.key)
+
+    @property
+    def may_create_pods(self) -> bool:
+        """Whether the gang is admitted: by its group's phase, or by a newer decision."""
+        return self.admitted or (self.spec is not None and self.spec.admitted and not self.withdrawn)
 
     def count(self, state: MemberState, role: str | None = None) -> int:
         if role is None:

@@ -9,6 +9,7 @@ from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from phalanx.jobs.suspended import GROUP_NAME, QUEUE_LABEL, SUSPENDABLE
 from phalanx.kube.changes import Key
+from phalanx.model.node_request import ADMISSION_WITHDRAWN
 
 QueueKey = tuple[str, Key]
 """Key of a job: (kind, (namespace, name))."""
@@ -21,7 +22,8 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
 
 class QueuedGroup(msgspec.Struct, frozen=True):
-    """PodGroup of a queued suspended job. `owner` is the job's uid, `job` its key."""
+    """PodGroup of a queued suspended job. `owner` is the job's uid, `job` its key. `withdrawn`: its admission
+    was withdrawn, because no node came for it."""
 
     uid: str
     resource_version: str
@@ -30,6 +32,7 @@ class QueuedGroup(msgspec.Struct, frozen=True):
     owner: str
     job: QueueKey
     phase: str
+    withdrawn: bool = False
 
 
 class QueuedPod(msgspec.Struct, frozen=True):
@@ -49,6 +52,7 @@ class _Named(Wire):
 
 class _GroupStatus(Wire):
     phase: str = ""
+    conditions: tuple[Condition, ...] = ()
 
 
 class _Group(_Named):
@@ -92,8 +96,12 @@ def read_group(raw: bytes) -> QueuedGroup | None:
     if metadata.deletion_timestamp is not None:
         return None
     job = (owner.kind, (metadata.namespace, owner.name))
+    withdrawn = any(
+        condition.type == ADMISSION_WITHDRAWN and condition.status == "True"
+        for condition in group.status.conditions
+    )
     return QueuedGroup(
-        metadata.uid, metadata.resource_version, raw, metadata.name, owner.uid, job, group.status.phase
+        metadata.uid, metadata.resource_version, raw, metadata.name, owner.uid, job, group.status.phase, withdrawn
     )
 
 

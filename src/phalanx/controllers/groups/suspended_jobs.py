@@ -162,8 +162,10 @@ class SuspendedJobController:
                     # Its pods reference the group and wait for it.
                     sets = pod_sets(kind.made or kind, made)
                     await self._create(namespace, queued_group(kind, job, current, sets, LABELS))
+            elif present is not None and present.withdrawn and present.phase in _NOT_ADMITTED:
+                await self._suspend(kind, key, record, job, "no node came for its gang")
             elif present is not None and self._is_evicted(namespace, present):
-                await self._suspend(kind, key, record, job)
+                await self._suspend(kind, key, record, job, "its gang was evicted")
             return None
         declaring = await self._declaring(kind, key, job)
         if declaring is None:
@@ -210,15 +212,15 @@ class SuspendedJobController:
         spec = decode_json(group.raw).get("spec") or {}
         return sum(pod.stays for pod in pods) < (parse_whole(str(spec.get("minMember")), 1) or 1)
 
-    async def _suspend(self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, job: dict[str, Any]) -> None:
+    async def _suspend(
+        self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, job: dict[str, Any], cause: str
+    ) -> None:
         """Suspend a job in one write: its controller deletes the pods, and the next reconciliation creates a new
         PodGroup."""
         answer = await self._context.writer.replace(_resource(kind).path(*key[1]), suspended(kind, job))
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         queue = job["metadata"]["labels"][QUEUE_LABEL]
-        self._publish(
-            kind, key, record, "Normal", "Requeued", f"its gang was evicted: it is requeued in queue {queue}"
-        )
+        self._publish(kind, key, record, "Normal", "Requeued", f"{cause}: it is requeued in queue {queue}")
 
     def _served(self, kind: SuspendableKind) -> SuspendableKind:
         """Return a suspendable kind in the version that the API server serves."""

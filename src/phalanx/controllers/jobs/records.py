@@ -10,6 +10,7 @@ from phalanx.jobs.pod_group import JOB_VERSION_KEY
 from phalanx.jobs.policies import Happening, Order
 from phalanx.jobs.reconciliation import JobGroup
 from phalanx.jobs.spec import BATCH, Command, JobAction, JobEvent
+from phalanx.model.node_request import ADMISSION_WITHDRAWN
 from phalanx.model.text.decoding import parse_whole
 
 
@@ -131,6 +132,9 @@ def read_group(raw: bytes) -> JobGroupRecord | None:
         status.phase,
         parse_whole(metadata.annotations.get(JOB_VERSION_KEY, ""), 0),
         since if status.phase == "Unknown" else None,
+        any(
+            condition.type == ADMISSION_WITHDRAWN and condition.status == "True" for condition in status.conditions
+        ),
     )
     message = unschedulable.message if unschedulable is not None and unschedulable.status == "True" else ""
     return JobGroupRecord(

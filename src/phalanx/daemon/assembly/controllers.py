@@ -26,17 +26,20 @@ from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.recent_history_record import (
     BACKOFFS_KEY,
     EVICTIONS_KEY,
+    NODE_REQUESTS_KEY,
     HistorySection,
     RecentHistoryRecord,
 )
 from phalanx.daemon.controllers.reservation_record import ReservationRecord
 from phalanx.daemon.controllers.run_time_exceeded import RunTimeExceeded
 from phalanx.daemon.controllers.usage_record import UsageRecord
+from phalanx.daemon.controllers.withdrawn_pods import WithdrawnPods
 from phalanx.daemon.kubelet_rejections import KubeletRejections
 from phalanx.daemon.ledger_check import LedgerCheck
 from phalanx.kube.own_objects import name_prefix
 from phalanx.model.events import NodeBackoffsRestored, PodRejected
 from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.model.node_request import NodeRequest
 from phalanx.scheduling.collecting.plugin import Collecting
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
@@ -65,6 +68,7 @@ class Controllers(msgspec.Struct, frozen=True, eq=False):
     builtin_queues: BuiltinQueues
     generated_pod_groups: GeneratedPodGroups
     queue_gates: QueueGates
+    withdrawn_pods: WithdrawnPods
     ledger_check: LedgerCheck
 
 
@@ -99,6 +103,7 @@ def build_stored_state(core: Core, writes: Writes, observation: Observation) -> 
 def _history_sections(core: Core, observation: Observation) -> tuple[HistorySection[Any], ...]:
     """Return the recent events that a restart must not forget."""
     backoff, evictions = core.state.nodes.backoff, core.scheduler.cycle_history.evictions
+    requests = core.state.gangs.node_requests
 
     def restore_backoffs(entries: Sequence[NodeBackoffEntry]) -> None:
         observation.observer.apply_event(NodeBackoffsRestored(tuple(entries)))
@@ -107,6 +112,9 @@ def _history_sections(core: Core, observation: Observation) -> tuple[HistorySect
         HistorySection(BACKOFFS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_backoffs),
         HistorySection(
             EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
+        ),
+        HistorySection(
+            NODE_REQUESTS_KEY, NodeRequest, lambda: requests.version, requests.entries, requests.restore
         ),
     )
 
@@ -155,5 +163,6 @@ def build_controllers(
             lambda: core.policy.create_pod_groups,
         ),
         QueueGates(client, pool, state, lambda: core.scheduler.new_session(time.time())),
+        WithdrawnPods(client, pool, state, time.time),
         LedgerCheck(state, telemetry.self_check_failed),
     )

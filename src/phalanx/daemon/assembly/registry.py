@@ -133,6 +133,11 @@ def service_parts(built: Assembly) -> list[ServicePart]:
             pod_gone=controllers.queue_gates.pod_gone,
             check=controllers.queue_gates.check,
         ),
+        ServicePart(
+            "withdrawn pods",
+            pod_gone=controllers.withdrawn_pods.pod_gone,
+            check=controllers.withdrawn_pods.check,
+        ),
         *([self_check] if core.options.self_check else []),
     ]
 

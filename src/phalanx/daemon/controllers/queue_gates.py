@@ -136,7 +136,10 @@ def _has_room(session: Session, record: PodRecord, counted: Mapping[AccountRecor
     assert record.charge_path is not None
     if session.blocked(record) is not None:
         return False
+    nodes_come = session.plugin_runtime.policy.requests_nodes
     for account_limit in session.quota_check.account_limits(record.charge_path):
+        if nodes_come and account_limit.limit.computed:
+            continue  # new nodes raise it, and an autoscaler ignores gated pods
         wanted = dict(counted.get(account_limit.account, {}))
         add_amounts(wanted, record.footprint.amounts, 1)
         requested = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}

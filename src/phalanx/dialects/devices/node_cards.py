@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from phalanx.dialects.core import NodeObject
@@ -33,8 +33,14 @@ def cards_at(node: NodeObject, allocatable: Mapping[str, int]) -> tuple[tuple[Ca
     text = node.metadata.annotations.get(words.VGPU_REGISTER, "")
     # A stopped device plugin, or one with broken cards, offers none of them.
     if text and all(allocatable.get(name) for name in (words.VGPU_NUMBER, words.VGPU_MEMORY, words.VGPU_CORES)):
-        cards += _registered(text, problems)
+        cards += _registered(text, cordoned_cards(node.metadata.annotations), problems)
     return (*cards, *_counted(node, problems)), tuple(problems)
+
+
+def cordoned_cards(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the UUIDs of the GPUs that a node's annotation cordons, sorted."""
+    listed = (part.strip() for part in annotations.get(words.DEVICE_CORDON, "").split(","))
+    return tuple(sorted({part for part in listed if part}))
 
 
 def percent_offered(cards: tuple[Card, ...]) -> int:
@@ -42,7 +48,7 @@ def percent_offered(cards: tuple[Card, ...]) -> int:
     return sum(FULL for card in cards if card.family is Family.VGPU and card.healthy)
 
 
-def _registered(text: str, problems: list[str]) -> list[Card]:
+def _registered(text: str, cordoned: Collection[str], problems: list[str]) -> list[Card]:
     """Parse a node's registered GPUs: `uuid,slots,memory in MiB,model,healthy[,mode]` each. A GPU in MIG mode is
     unusable, since its possible instances are not reported."""
     cards = []
@@ -58,7 +64,7 @@ def _registered(text: str, problems: list[str]) -> list[Card]:
             continue
         mode = _MIG if fields[5:6] == [_MIG] else _HAMI
         healthy = fields[4] in _TRUE and mode != _MIG
-        card = Card(Family.VGPU, fields[0], memory, slots, fields[3], mode, healthy)
+        card = Card(Family.VGPU, fields[0], memory, slots, fields[3], mode, healthy, fields[0] in cordoned)
         cards.append(card)
     return cards
 

@@ -37,6 +37,7 @@ from phalanx.dialects.reader import Document, describe, is_whole
 from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import GangRules, MatchPolicy, Problem
+from phalanx.model.node_request import ADMISSION_WITHDRAWN
 
 _MIN_MEMBER = ("scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member")
 _JOBS = "batch.volcano.sh/"
@@ -179,8 +180,17 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": _with_surplus(group, gang_conditions(group)),
+        "conditions": _with_withdrawal(group, _with_surplus(group, gang_conditions(group))),
     }
+
+
+def _with_withdrawal(group: GroupStatusInput, conditions: Conditions) -> Conditions:
+    """Set the condition of a withdrawn admission; it is False from the next admission on."""
+    if group.withdrawn:
+        return set_condition(conditions, group.now, ADMISSION_WITHDRAWN, "True", "NoNodes", "no node came for it")
+    if find_condition(conditions, ADMISSION_WITHDRAWN) is not None and group.admitted:
+        return set_condition(conditions, group.now, ADMISSION_WITHDRAWN, "False", "Admitted", "")
+    return conditions
 
 
 def _with_surplus(group: GroupStatusInput, conditions: Conditions) -> Conditions:
@@ -265,8 +275,9 @@ def _phase(group: GroupStatusInput) -> str:
     if scheduled >= group.gang.min_member:
         done = scheduled == complete and complete >= group.gang.stated_member
         return "Completed" if done else "Running"
-    # Operators replace lost pods only while their group is past Pending: so the phase never returns to it.
-    waits = group.phase in ("", "Pending") and not group.admitted
+    # Operators replace lost pods only while their group is past Pending. So the phase returns to it only if an
+    # admission is withdrawn: then no pod is to be created.
+    waits = (group.withdrawn or group.phase in ("", "Pending")) and not group.admitted
     return "Pending" if waits else "Inqueue"
 
 

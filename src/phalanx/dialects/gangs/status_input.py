@@ -17,7 +17,8 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
     """Input for a status. `verdict` is the last verdict about pending members, None if there is none.
     `ever_scheduled` is True once the quorum has been placed. `now` is in seconds since the epoch. `exceeded` is
     the reason why the members' run time is over, else "". `undecided` is True while the first verdict since the
-    start of the scheduler is missing: what depends on it stays as it is."""
+    start of the scheduler is missing: what depends on it stays as it is. `withdrawn` is True if the admission was
+    withdrawn although the phase still shows it."""
 
     ref: GroupRef
     current: Mapping[str, Any]
@@ -33,6 +34,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
     fail_on_any_member: bool = False
     exceeded: str = ""
     undecided: bool = False
+    withdrawn: bool = False
 
     @property
     def phase(self) -> str:

@@ -23,7 +23,7 @@ class Card(msgspec.Struct, frozen=True):
 
     `id` is the name for pods: a UUID, or the card's index on the node. `memory` is in units of its family (MiB or
     bytes), `slots` is the maximum number of containers that share it, `kind` is its model, `mode` its
-    partitioning ("" if its family has only one mode).
+    partitioning ("" if its family has only one mode). A `cordoned` card serves no new pods.
     """
 
     family: Family
@@ -33,6 +33,7 @@ class Card(msgspec.Struct, frozen=True):
     kind: str = ""
     mode: str = ""
     healthy: bool = True
+    cordoned: bool = False
 
 
 class CardShare(msgspec.Struct, frozen=True, cache_hash=True):

@@ -25,6 +25,9 @@ VGPU_TO_ALLOCATE = "volcano.sh/devices-to-allocate"
 BIND_TIME = "volcano.sh/bind-time"
 BIND_PHASE = "volcano.sh/bind-phase"
 
+# Cards that serve no new pods, by UUID; pods on them run on (HAMi)
+DEVICE_CORDON = "hami.io/device-cordon"
+
 # Volcano's first GPU sharing
 GPU_MEMORY = "volcano.sh/gpu-memory"
 GPU_NUMBER = "volcano.sh/gpu-number"

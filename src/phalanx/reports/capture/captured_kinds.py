@@ -61,6 +61,7 @@ _BY_GROUP: Final[Mapping[str, str]] = {
         "podset-preferred-topology podset-required-topology podset-slice-required-topology "
         "podset-unconstrained-topology"
     ),
+    "hami.io": "device-cordon",
     "leaderworkerset.sigs.k8s.io": "exclusive-topology size worker-index",
     "nvidia.com": "nouse-gputype use-gputype",
     "phalanx.dev": (

@@ -51,8 +51,8 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
 class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
     """Reason why a node accepts no or only some new pods.
 
-    `reason` is NotReady, Cordoned, Maintenance, Taint, DeviceTaint, a pressure or RejectedPods. `since` is RFC
-    3339.
+    `reason` is NotReady, Cordoned, Maintenance, Taint, DeviceTaint, DeviceCordon, a pressure or RejectedPods.
+    `since` is RFC 3339.
     """
 
     reason: str

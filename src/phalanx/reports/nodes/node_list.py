@@ -12,6 +12,7 @@ from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.pods.records import NO_NODE
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_node, decode_pod
+from phalanx.dialects.devices.node_cards import cordoned_cards
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
@@ -22,11 +23,14 @@ from phalanx.kube.wire import read_page
 from phalanx.model.devices.gpu_counts import gpu_percent
 from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.model.resources import CPU, MEMORY
+from phalanx.model.text.counts import count_of, first_of
 from phalanx.model.text.moments import shown_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
 from phalanx.reports.nodes.entries import CLOSED, POOL_LABELS, Amounts, NodeEntry, NodeReason, NodeState
 from phalanx.reports.nodes.tainted_devices import read_tainted_devices
 
+# Cordoned GPUs that a reason names.
+_CARDS_NAMED = 4
 _ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 # Prefix of taints that repeat a condition or the cordon.
@@ -185,4 +189,10 @@ def _reasons(document: Json, closed_by: str) -> list[NodeReason]:
         if effect in ("NoSchedule", "NoExecute") and not key.startswith(_OF_CONDITIONS):
             taint_text = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
             reasons.append(NodeReason("Taint", taint_text, text(mark.get("timeAdded"))))
+    metadata = mapping(document.get("metadata"))
+    cards = cordoned_cards({key: text(value) for key, value in mapping(metadata.get("annotations")).items()})
+    if cards:
+        reasons.append(
+            NodeReason("DeviceCordon", f"{count_of(len(cards), 'GPU')}: {first_of(cards, _CARDS_NAMED)}")
+        )
     return reasons

@@ -43,7 +43,7 @@ class UnplaceableUnits(CyclePlugin):
         self._version: object = None
         # Demands that wait since before the last change of nodes, accounts or policy; their units, where the queue
         # does not know these any more.
-        self._unexamined: list[tuple[WaitReason, list[UnitKey] | None]] = []
+        self._unexamined: list[tuple[WaitReason, Iterable[UnitKey] | None]] = []
         # The marked units of each demand.
         self._units: dict[WaitReason, dict[UnitKey, None]] = {}
         self._demands: dict[UnitKey, WaitReason] = {}

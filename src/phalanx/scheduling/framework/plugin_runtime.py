@@ -164,6 +164,14 @@ class PluginRuntime:
                         return vote, plugin
         return Vote.ABSTAIN, ""
 
+    def lacks_nodes_only(self, session: View, gang: GangRecord) -> bool:
+        """Return whether every plugin that rejects the gang's admission would admit it with more nodes."""
+        return all(
+            entry.plugin.admits_with_nodes
+            for entry in self._entries["admit"]
+            if entry.plugin.admit(session, gang) is Vote.REJECT
+        )
+
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str, str]:
         """Return (obstacle, change, plugin name) of the first plugin that rejects the gang's admission; "" for
         none."""

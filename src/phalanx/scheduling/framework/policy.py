@@ -28,6 +28,8 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
 
 #: Events of bound members: of small gangs (`auto`), only the one of the gang, or of every member.
 POD_EVENTS = ("auto", "gang", "member")
+#: Autoscalers of nodes that create nodes for unschedulable pods; the first value is no autoscaler.
+AUTOSCALERS = ("none", "cluster-autoscaler", "karpenter")
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ class Policy(msgspec.Struct, frozen=True):
     `report`, `evict-when-needed` or `kill`. With `heeds_maintenance_signals`, pods that would not end before a
     node's announced maintenance are not placed there. `defragmentation` are the settings of the action
     `defragment`, None without it. `pod_events` is one of POD_EVENTS: whether members of gangs get an event of their
-    own when they are bound.
+    own when they are bound. `autoscaler` is one of AUTOSCALERS.
     """
 
     actions: tuple[str, ...]
@@ -65,6 +67,12 @@ class Policy(msgspec.Struct, frozen=True):
     heeds_maintenance_signals: bool = True
     defragmentation: DefragmentSettings | None = None
     pod_events: str = POD_EVENTS[0]
+    autoscaler: str = AUTOSCALERS[0]
+
+    @property
+    def requests_nodes(self) -> bool:
+        """Whether an autoscaler creates nodes for unschedulable pods."""
+        return self.autoscaler != AUTOSCALERS[0]
 
     @property
     def places_best_effort_only(self) -> bool:

@@ -151,6 +151,11 @@ def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
     if "enqueue" not in actions and {"overcommit", "sla", "resourcequota"} & set(names):
         which = ", ".join(name for name in names if name in ("overcommit", "sla", "resourcequota"))
         yield f"actions: without enqueue every group is admitted: {which} has no effect on it; name enqueue first"
+    if policy.requests_nodes and "enqueue" not in actions:
+        yield (
+            "phalanx.autoscaler: without action enqueue every group has its pods at once, so the autoscaler sees "
+            "all of them; name enqueue to request nodes for one gang per queue at a time"
+        )
     if not actions & {"preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"}:
         idle = [name for name in names if name in ("cdp", "pdb", "conformance")]
         if idle:

@@ -20,7 +20,7 @@ from phalanx.scheduling.framework.eviction_options import (
     without_effect,
 )
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.framework.policy import POD_EVENTS, ConfiguredPlugin, Policy
+from phalanx.scheduling.framework.policy import AUTOSCALERS, POD_EVENTS, ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.reservation_settings import reservation_settings
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
@@ -65,6 +65,7 @@ _OWN = (
     "exceededRunTimes",
     "maintenanceSignals",
     "podEvents",
+    "autoscaler",
 )
 _EXCEEDED = ("report", "evict-when-needed", "kill")
 _Options = Mapping[str, object]
@@ -119,7 +120,7 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
         reservations,
         *own[6:8],
         defragmentation,
-        own[8],
+        *own[8:],
     )
     return policy, errors
 
@@ -323,10 +324,10 @@ def _configurations(
 
 def _own_settings(
     own: object, errors: list[str], inactive: list[str]
-) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool, str]:
+) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool, str, str]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
-        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True, _EXCEEDED[0], True, POD_EVENTS[0]
+        own = {}
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
@@ -359,17 +360,12 @@ def _own_settings(
     if not isinstance(create, bool):
         errors.append(f"phalanx.createPodGroups: {create!r} is not true or false")
         create = True
-    exceeded = own.get("exceededRunTimes", _EXCEEDED[0])
-    if exceeded not in _EXCEEDED:
-        expected = f"{', '.join(_EXCEEDED[:-1])} or {_EXCEEDED[-1]}"
-        errors.append(f"phalanx.exceededRunTimes: {exceeded!r} is unknown; expected {expected}")
+    exceeded = _one_of(own, "exceededRunTimes", _EXCEEDED, errors)
     signals = own.get("maintenanceSignals", "honour")
     if signals not in ("honour", "ignore"):
         errors.append(f"phalanx.maintenanceSignals: {signals!r} is unknown; expected honour or ignore")
-    pod_events = own.get("podEvents", POD_EVENTS[0])
-    if pod_events not in POD_EVENTS:
-        expected = f"{', '.join(POD_EVENTS[:-1])} or {POD_EVENTS[-1]}"
-        errors.append(f"phalanx.podEvents: {pod_events!r} is unknown; expected {expected}")
+    pod_events = _one_of(own, "podEvents", POD_EVENTS, errors)
+    autoscaler = _one_of(own, "autoscaler", AUTOSCALERS, errors)
     return (
         str(partial),
         budget / 1000,
@@ -377,10 +373,20 @@ def _own_settings(
         str(evictions),
         SelfProtection(str(protection)),
         create,
-        str(exceeded),
+        exceeded,
         signals == "honour",
-        str(pod_events),
+        pod_events,
+        autoscaler,
     )
+
+
+def _one_of(own: Mapping[str, object], key: str, words: Sequence[str], errors: list[str]) -> str:
+    """Return the stated word of a setting, the first one without it or with an unknown one."""
+    stated = own.get(key, words[0])
+    if stated in words:
+        return str(stated)
+    errors.append(f"phalanx.{key}: {stated!r} is unknown; expected {', '.join(words[:-1])} or {words[-1]}")
+    return words[0]
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

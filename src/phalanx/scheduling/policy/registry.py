@@ -22,6 +22,7 @@ from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
+from phalanx.scheduling.features.node_requests import NodeRequests
 from phalanx.scheduling.features.past_use import PastUse
 from phalanx.scheduling.features.placeholders import PlaceholderClaims
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
@@ -149,6 +150,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         RejectingNodes(state),
         StartReservations(state, queue),
         Collecting(state, queue),
+        NodeRequests(state, queue),
         Defragmentation(),
     )
     names = {feature.name for feature in ours}

@@ -98,6 +98,11 @@ class WaitReason(msgspec.Struct, frozen=True):
         """Pods that must be placed together; () for a reason without an amount, or with separate parts."""
         return ()
 
+    @property
+    def awaited_queues(self) -> tuple[str, ...]:
+        """Queues that do not admit the unit yet; () for a reason other than admission."""
+        return tuple(queue for part in self.separate_parts for queue in part.awaited_queues)
+
     def joined(self, other: WaitReason) -> WaitReason:
         """Return the reason of a unit that has this one and gets `other` for some of its pods."""
         return other
@@ -247,6 +252,10 @@ class AwaitingAdmission(WaitReason, frozen=True, cache_hash=True):
 
     for_its_turn: ClassVar[bool] = True
     changes_in_time: ClassVar[bool] = True
+
+    @property
+    def awaited_queues(self) -> tuple[str, ...]:
+        return (self.queue,)
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         return UNBOUNDED if self.grouped else estimates.max_admissions(unit)

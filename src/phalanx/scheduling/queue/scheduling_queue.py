@@ -344,10 +344,10 @@ class SchedulingQueue:
         """Return the wait reasons of all unschedulable units."""
         return list(self._groups)
 
-    def units_with(self, demand: WaitReason) -> list[UnitKey]:
-        """Return the unschedulable units with a wait reason."""
+    def units_with(self, demand: WaitReason) -> dict[UnitKey, Rank]:
+        """Return the unschedulable units with a wait reason, and their ranks."""
         group = self._groups.get(demand)
-        return list(group.units) if group is not None else []
+        return dict(group.units) if group is not None else {}
 
     def fit_error_of(self, key: UnitKey) -> FitError | None:
         """Return the fit error of an unschedulable unit; None if it is not unschedulable."""

@@ -84,4 +84,4 @@ class UnitKinds(msgspec.Struct, frozen=True):
 
 def awaits_admission(gang: GangRecord) -> bool:
     spec = gang.spec
-    return spec is not None and spec.admission and not spec.admitted and not gang.admitted
+    return spec is not None and spec.admission and not gang.may_create_pods

@@ -34,8 +34,16 @@ class QuotaCheck:
     Limits are fixed for the cycle; usage is current and includes open transactions.
     """
 
-    def __init__(self, ledger: Ledger, limits_of: Callable[[AccountRecord], Iterable[Limit]]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        limits_of: Callable[[AccountRecord], Iterable[Limit]],
+        *,
+        nodes_come: bool = False,
+    ) -> None:
         self._ledger = ledger
+        # Whether an autoscaler creates nodes, which raise the limits that follow from the size of the cluster.
+        self._nodes_come = nodes_come
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
         # Limits without those that lend, by charge path with such a limit.
@@ -144,6 +152,7 @@ class QuotaCheck:
                             placed,
                             need,
                             culprit=culprit,
+                            nodes_help=self._nodes_come and plugin_limit.computed and not at_max,
                         )
                     )
         refusing = refusing or followers

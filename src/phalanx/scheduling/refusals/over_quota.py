@@ -21,7 +21,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
 
     Amounts are in the resource's units. `kept` is reserved for units that start before this one would end. `placed`
     of `need` members are within the limits. `beyond` is (resource, amount that the gang needs, smaller amount that
-    all nodes together offer).
+    all nodes together offer). With `nodes_help` an autoscaler is to create nodes, which raises the limit.
     """
 
     account: AccountRecord
@@ -37,13 +37,16 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
     need: int = 1
     kept: int = 0
     beyond: tuple[str, int, int] | None = None
+    nodes_help: bool = False
 
     of_account: ClassVar[bool] = True
     names_no_pod: ClassVar[bool] = True
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         message, change = self._sentence_and_change()
-        return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change, objects=self._objects)
+        return Verdict(
+            QUOTA_EXCEEDED, message, self.nodes_help, needed=1, members=1, change=change, objects=self._objects
+        )
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
         message, change = self._sentence_and_change()
@@ -54,7 +57,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
             QUOTA_EXCEEDED,
             f"{share_of(self.placed, self.need)} of gang {gang.title}{to_come(gang)} {verb} within quota; "
             f"{message}",
-            unschedulable=False,
+            unschedulable=self.nodes_help,
             needed=self.need,
             placeable=self.placed,
             members=gang.counts().present,

@@ -227,7 +227,7 @@ class NotAdmitted(Refusal, frozen=True):
     def gang_verdicts(self, gangs: Sequence[GangRecord]) -> Iterable[tuple[GangRecord, Verdict]]:
         for gang in gangs:
             spec, last = gang.spec, gang.last_verdict[0] if gang.last_verdict is not None else None
-            waits = spec is not None and spec.admission and not spec.admitted and not gang.admitted
+            waits = spec is not None and spec.admission and not gang.may_create_pods
             if waits and (not last or last.code == AWAITING_ADMISSION):
                 yield gang, self.gang_verdict(gang)
 

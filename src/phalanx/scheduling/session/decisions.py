@@ -242,6 +242,10 @@ class Decisions:
         """Set the verdict of a gang; the last one of a cycle counts."""
         self._gang_verdicts[gang.key] = (gang, verdict)
 
+    def gang_verdict(self, key: GangKey) -> Verdict | None:
+        """Return the verdict of a gang that this cycle has set; None without one."""
+        return self._gang_verdicts.get(key, (None, None))[1]
+
     def set_pod_verdict(self, record: PodRecord, verdict: Verdict | None) -> None:
         """Set the verdict of a pod without a gang, or of a surplus member."""
         self._pod_verdicts[record.pod.uid] = (record, verdict)

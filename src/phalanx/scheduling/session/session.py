@@ -139,7 +139,7 @@ class Session:
         self._past = past
         # Cache for computations over the kinds of pods.
         self.protected_pods: object = None
-        self.quota_check = QuotaCheck(state.ledger, self._limits)
+        self.quota_check = QuotaCheck(state.ledger, self._limits, nodes_come=plugin_runtime.policy.requests_nodes)
         network = plugin_runtime.policy.topology
         self.topology_domains = TopologyDomains(
             state.topology, placer, network.levels, network.layers, network.max_domains

@@ -116,7 +116,7 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
         verdict: Verdict | None = None
         if spec.problem is not None:
             verdict = held_by_problem(gang, spec)
-        elif not (spec.admitted or gang.admitted):
+        elif not (gang.admitted or (spec.admitted and not gang.withdrawn)):
             if _refuse_if_blocked(session, unit, gang, asks=True):
                 return True
             if "enqueue" in session.plugin_runtime.policy.actions:

@@ -21,6 +21,7 @@ class Overcommit(Plugin):
 
     name = "overcommit"
     arguments = ("overcommit-factor",)
+    admits_with_nodes = True
 
     def __init__(self, arguments: Arguments) -> None:
         factor = arguments.number("overcommit-factor", _DEFAULT_FACTOR)

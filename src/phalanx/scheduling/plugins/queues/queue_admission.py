@@ -9,7 +9,12 @@ from phalanx.scheduling.quota.queue_tree import admission_objection, admission_r
 
 
 class QueueAdmission(Plugin):
-    """Base of plugins that admit a gang while its queue and the queue's ancestors have enough quota left for it."""
+    """Base of plugins that admit a gang while its queue and the queue's ancestors have enough quota left for it.
+
+    The quota is the part of the cluster that `capability` and the guarantees of other queues leave.
+    """
+
+    admits_with_nodes = True
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
-from phalanx.model.account import ResourceQuota
-from phalanx.model.resources import PODS
 from phalanx.model.text.quantity import format_quantity
 from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
+from phalanx.scheduling.quota.resource_quota_claims import REQUESTS, resource_quota_claims
 
 _UNLIMITED = 2**62
-_POD_COUNTS = (PODS, "count/pods")
-_REQUESTS, _LIMITS = "requests.", "limits."
+_LIMITS = "limits."
 
 
 class ResourceQuotaPlugin(Plugin):
@@ -33,9 +31,9 @@ class ResourceQuotaPlugin(Plugin):
         return Vote.PERMIT if self.max_admissions(session, gang) else Vote.REJECT
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        for quota, name, amount, room in _claims(session, gang):
+        for quota, name, amount, room in resource_quota_claims(session.state, gang):
             if amount > room:
-                resource = name.removeprefix(_REQUESTS).removeprefix(_LIMITS)
+                resource = name.removeprefix(REQUESTS).removeprefix(_LIMITS)
                 wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
                 return (
                     f"it requests {wanted} {name}; ResourceQuota {quota.namespace}/{quota.name} has {left} left",
@@ -48,23 +46,5 @@ class ResourceQuotaPlugin(Plugin):
         return gang.key.namespace, *((gang.spec.min_member, gang.spec.min_limits) if gang.spec is not None else ())
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        rooms = (room // amount for _, _, amount, room in _claims(session, gang))
+        rooms = (room // amount for _, _, amount, room in resource_quota_claims(session.state, gang))
         return max(0, min(rooms, default=_UNLIMITED))
-
-
-def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
-    """Yield the claims of a gang on ResourceQuotas: (quota, name in the quota, amount the gang needs, remaining
-    room), sorted by quota name."""
-    spec, namespace = gang.spec, gang.key.namespace
-    quotas = session.state.resource_quotas.get(namespace)
-    if spec is None or not spec.min_resources or not quotas:
-        return
-    wanted = {PODS: spec.min_member, **dict(spec.min_resources), **dict(spec.min_limits)}
-    inqueue = session.state.gangs.inqueue.uncreated(namespace)
-    for _, quota in sorted(quotas.items()):
-        used = dict(quota.used)
-        for name, hard in quota.hard if not quota.scoped else ():
-            resource = PODS if name in _POD_COUNTS else name.removeprefix(_REQUESTS)
-            amount = wanted.get(resource, 0)
-            if amount > 0:
-                yield quota, name, amount, hard - used.get(name, 0) - inqueue.get(resource, 0)
