@@ -224,7 +224,7 @@ async def pool(limit: int = 2) -> AsyncIterator[tuple[RawServer, Http1Transport]
     port = server.sockets[0].getsockname()[1]
     raw.url = f"http://127.0.0.1:{port}"
     transport = Http1Transport(
-        raw.url, context=None, streams=AiohttpTransport(raw.url, context=None), max_connections=limit
+        raw.url, context=None, streams=lambda: AiohttpTransport(raw.url, context=None), max_connections=limit
     )
     try:
         yield raw, transport
@@ -388,9 +388,12 @@ async def test_connection_handed_to_a_caller_cancelled_at_that_moment_serves_the
         assert len(server.requests) == 2
 
 
+def _no_streams() -> AiohttpTransport:
+    raise AssertionError("no request needs a stream")
+
+
 async def test_place_in_the_pool_is_not_lost_when_connecting_fails() -> None:
-    streams = AiohttpTransport("http://127.0.0.1:1", context=None)
-    transport = Http1Transport("http://127.0.0.1:1", context=None, streams=streams, max_connections=1)
+    transport = Http1Transport("http://127.0.0.1:1", context=None, streams=_no_streams, max_connections=1)
     for _ in range(2):
         with pytest.raises(Unreachable, match=r"^POST /x: cannot connect to 127.0.0.1:1: "):
             await transport.request(call(limit=60), NOBODY)

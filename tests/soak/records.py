@@ -7,9 +7,9 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeBackoffsRestored
 from phalanx.model.node_rejection import NodeBackoffEntry
-from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
+from phalanx.model.promise_records import StoredStarts, decode, decode_grants, decode_losses, encode
+from phalanx.model.reclaim_records import ReclaimedGang
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom, load_reclaims
-from phalanx.scheduling.reservations.stored import StoredStarts, decode, decode_grants, decode_losses, encode
 from phalanx.scheduling.scheduler import Scheduler
 
 from ..scheduling.features import starts

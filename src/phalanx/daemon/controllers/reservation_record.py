@@ -12,13 +12,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
-from phalanx.scheduling.features.borrow_backoff import (
-    BorrowBackoff,
-    ReclaimedGang,
-    decode_reclaims,
-    encode_reclaims,
-)
-from phalanx.scheduling.reservations.stored import (
+from phalanx.model.promise_records import (
     StoredGrant,
     StoredLoss,
     StoredReservation,
@@ -30,6 +24,8 @@ from phalanx.scheduling.reservations.stored import (
     encode,
     encode_starts,
 )
+from phalanx.model.reclaim_records import ReclaimedGang, decode_reclaims, encode_reclaims
+from phalanx.scheduling.features.borrow_backoff import BorrowBackoff
 from phalanx.views.promise_record import DATA_KEY, NAME, RECLAIMS_KEY, STARTS_KEY, WRITTEN_KEY, encode_written
 
 log = logging.getLogger(__name__)

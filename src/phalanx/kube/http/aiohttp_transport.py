@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -14,16 +12,18 @@ from yarl import URL
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http.transport import HttpRequest, HttpResponse
+from phalanx.kube.http.transport import (
+    ACCEPT_PACKED,
+    CONNECT_TIMEOUT,
+    IDLE_LIMIT,
+    HttpRequest,
+    HttpResponse,
+    keep_alive,
+)
 
-__all__ = ["AiohttpTransport", "keep_alive"]
+__all__ = ["AiohttpTransport"]
 
-CONNECT_TIMEOUT = 10.0
-#: kube-apiserver closes idle connections after 90 s, many load balancers after 60 s: close before both.
-IDLE_LIMIT = 50.0
 _READ_BUFFER = 2**18
-#: API servers compress long responses such as lists to a twentieth, which also saves time on both sides.
-ACCEPT_PACKED = ("Accept-Encoding", "gzip")
 
 
 class AiohttpTransport:
@@ -178,14 +178,3 @@ def _translated(method: str, target: str, trusted: str) -> Iterator[None]:
         raise ConnectionLost(f"{request}: the connection ended in the middle of the answer") from error
     except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
         raise ConnectionLost(f"{request}: {error or type(error).__name__}") from error
-
-
-def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Enable kernel probes (TCP keep-alive) on a silent connection, so that a vanished server is detected."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):  # the options do not exist on every system
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -9,12 +9,12 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.http.aiohttp_transport import AiohttpTransport
 from phalanx.kube.http.http1_transport import Http1Transport
 from phalanx.kube.http.transport import Transport
 
@@ -36,8 +36,10 @@ class Transports(Protocol):
 
 def aiohttp_transport(
     config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
-) -> AiohttpTransport:
+) -> Transport:
     """Create an aiohttp transport for requests and streams."""
+    from phalanx.kube.http.aiohttp_transport import AiohttpTransport
+
     return AiohttpTransport(
         config.server,
         context=context,
@@ -55,9 +57,9 @@ def default_transport(
     config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
 ) -> Transport:
     """Create the default transport: aiohttp for streams and behind a proxy, our own connections otherwise."""
-    general = aiohttp_transport(config, context, user_agent=user_agent, max_connections=max_connections)
+    general = partial(aiohttp_transport, config, context, user_agent=user_agent, max_connections=max_connections)
     if config.proxy_url is not None:
-        return general
+        return general()
     return Http1Transport(
         config.server,
         context=context,

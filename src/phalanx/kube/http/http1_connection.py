@@ -10,8 +10,7 @@ import zlib
 from typing import cast
 
 from phalanx.kube.errors import ConnectionLost
-from phalanx.kube.http.aiohttp_transport import keep_alive
-from phalanx.kube.http.transport import HttpResponse
+from phalanx.kube.http.transport import HttpResponse, keep_alive
 
 __all__ = ["Http1Connection", "StaleConnection"]
 

@@ -6,22 +6,29 @@ import asyncio
 import ipaddress
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from urllib.parse import urlsplit
 
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http.aiohttp_transport import ACCEPT_PACKED, CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
-from phalanx.kube.http.transport import HttpRequest, HttpResponse
+from phalanx.kube.http.transport import (
+    ACCEPT_PACKED,
+    CONNECT_TIMEOUT,
+    IDLE_LIMIT,
+    HttpRequest,
+    HttpResponse,
+    Transport,
+)
 
 __all__ = ["Http1Transport"]
 
 
 class Http1Transport:
-    """Pool of up to ``max_connections`` kept-alive connections for requests; ``streams`` serves the watches.
+    """Pool of up to ``max_connections`` kept-alive connections for requests; the transport that ``streams`` creates
+    at the first watch serves the watches.
 
     Whole responses are read into memory, which fits every request except a watch.
     """
@@ -31,7 +38,7 @@ class Http1Transport:
         server: str,
         *,
         context: ssl.SSLContext | None,
-        streams: AiohttpTransport,
+        streams: Callable[[], Transport],
         server_name: str | None = None,
         user_agent: str = "phalanx",
         headers: tuple[tuple[str, str], ...] = (),
@@ -52,7 +59,8 @@ class Http1Transport:
         self._race_after = None if _is_address(parts.hostname) else 0.25
         self._context = context if parts.scheme == "https" else None
         self._server_name = (server_name or parts.hostname) if self._context is not None else None
-        self._streams = streams
+        self._make_streams = streams
+        self._streams: Transport | None = None
         self._limit = max_connections
         fixed = [("Host", parts.netloc), ("User-Agent", user_agent), ACCEPT_PACKED, *headers]
         self._fixed = "".join(f"{name}: {_checked(value)}\r\n" for name, value in fixed)
@@ -95,6 +103,8 @@ class Http1Transport:
     def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
+        # Its library takes as long to import as a whole command that watches nothing.
+        self._streams = self._streams or self._make_streams()
         return self._streams.stream(target, identity, accept, read_timeout)
 
     async def close(self) -> None:
@@ -109,7 +119,8 @@ class Http1Transport:
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # the event loop closes the sockets of aborted connections in its next round
-        await self._streams.close()
+        if self._streams is not None:
+            await self._streams.close()
 
     # -- inside ------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
+from phalanx.dialects.options import FORMER_KEYS
 from phalanx.model.account import SelfProtection
 from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.action import Action
@@ -80,9 +81,6 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     return policy
-
-
-_FORMER_DIALECT_KEYS = {"bundleNamespaces": "gangGroupNamespaces"}
 
 
 def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
@@ -337,7 +335,7 @@ def _own_settings(
         errors.append("phalanx.dialects: expected a mapping")
         dialects = {}
     dialects = dict(dialects)
-    for former, name in _FORMER_DIALECT_KEYS.items():
+    for former, name in FORMER_KEYS.items():
         if former in dialects:
             dialects.setdefault(name, dialects.pop(former))
             inactive.append(
