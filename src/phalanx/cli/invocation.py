@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from phalanx.cli.scheduler_policy import FindPolicy, ReadPolicy
     from phalanx.kube.client import KubeClient
     from phalanx.reports.published_policy import ListSettings
+    from phalanx.scheduling.framework.policy import Policy
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -63,6 +64,15 @@ class Invocation:
         from phalanx.cli.scheduler_policy import policy_reader
 
         return policy_reader(self.config, self.lease_namespace, self.scheduler_names)
+
+    async def read_policy(self, client: KubeClient) -> tuple[Policy, tuple[str, ...]]:
+        """Return the scheduler's policy and names. Its machinery is imported here, so that a question to the server
+        needs none. Raises click.ClickException for an invalid policy file."""
+        return await self._policy_reader(client)
+
+    @functools.cached_property
+    def _policy_reader(self) -> ReadPolicy:
+        return self.policy_reader()
 
     def policy_finder(self) -> FindPolicy:
         """Return a function that reads the policy with its text and the scheduler names.

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 import msgspec
 
 from phalanx.model.account import ADMINISTRATIVE_NAMESPACES, SYSTEM_NAMESPACE
 from phalanx.model.gang import MatchPolicy
-
-#: Former names of options, which are accepted until a later release.
-FORMER_KEYS: Mapping[str, str] = MappingProxyType({"bundleNamespaces": "gangGroupNamespaces"})
+from phalanx.model.policy_names import FORMER_DIALECT_KEYS
 
 
 class StatedWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -96,7 +93,7 @@ def options_in_policy(text: str) -> DialectOptions:
     section = own.get("dialects") if isinstance(own, Mapping) else None
     if not isinstance(own, Mapping) or not isinstance(section, Mapping):
         return DialectOptions(enforces_run_times=isinstance(own, Mapping) and own.get("exceededRunTimes") == "kill")
-    stated = {FORMER_KEYS.get(str(name), str(name)): value for name, value in section.items()}
+    stated = {FORMER_DIALECT_KEYS.get(str(name), str(name)): value for name, value in section.items()}
     try:
         options = msgspec.convert(stated, DialectOptions)
     except msgspec.ValidationError:

@@ -79,13 +79,12 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
     from phalanx.cli.listing.harmless import harmless_lines
 
     kind, name = parse_target(arguments.target)
-    read_policy = invocation.policy_reader()
 
     async def dry_run(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         from phalanx.cli.explanation.verdict import read_verdict
 
         target = (arguments.namespace or client.namespace, kind, name)
-        return await read_verdict(client, *await read_policy(client), invocation.lease_namespace, target)
+        return await read_verdict(client, *await invocation.read_policy(client), invocation.lease_namespace, target)
 
     async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         namespace = arguments.namespace or client.namespace

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
-from phalanx.dialects.options import FORMER_KEYS
 from phalanx.model.account import SelfProtection
+from phalanx.model.policy_names import FORMER_DIALECT_KEYS
 from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
@@ -335,7 +335,7 @@ def _own_settings(
         errors.append("phalanx.dialects: expected a mapping")
         dialects = {}
     dialects = dict(dialects)
-    for former, name in FORMER_KEYS.items():
+    for former, name in FORMER_DIALECT_KEYS.items():
         if former in dialects:
             dialects.setdefault(name, dialects.pop(former))
             inactive.append(
