@@ -418,3 +418,21 @@ def test_scheduler_name_invalid_for_an_account_is_refused_before_anything_is_app
     result = CliRunner().invoke(install, ["--scheduler-name", name, "--kubeconfig", "/no/such/file"])
     assert result.exit_code == 2
     assert f"--scheduler-name {name!r}" in result.output
+
+
+def test_address_of_the_page_is_published_on_request_only() -> None:
+    def public(*arguments: str) -> list[dict[str, Any]]:
+        return [each for each in printed(*arguments) if each["metadata"].get("namespace") == "kube-public"]
+
+    assert public() == []
+    config_map, role, binding = public("--dashboard-url", "https://phalanx.example/")
+    assert config_map["data"] == {"url": "https://phalanx.example"}
+    assert (role["rules"][0]["verbs"], role["rules"][0]["resourceNames"]) == (["get"], ["phalanx"])
+    assert binding["subjects"][0]["name"] == "system:authenticated"
+
+
+@pytest.mark.parametrize("url", ["http://phalanx.example", "phalanx.example", "https://user@phalanx.example"])
+def test_address_that_would_expose_tokens_is_not_published(url: str) -> None:
+    result = CliRunner().invoke(install, ["--print", "--dashboard-url", url])
+    assert result.exit_code == 2
+    assert "--dashboard-url" in result.output

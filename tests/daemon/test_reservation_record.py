@@ -11,8 +11,9 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.retry import RetryPolicy
-from phalanx.scheduling.features.borrow_backoff import BorrowBackoff, ReclaimedGang
-from phalanx.scheduling.reservations.stored import StoredStarts
+from phalanx.model.promise_records import StoredStarts
+from phalanx.model.reclaim_records import ReclaimedGang
+from phalanx.scheduling.features.borrow_backoff import BorrowBackoff
 from phalanx.views.promise_record import RECLAIMS_KEY, promises_of
 
 from .test_usage_record import ConfigMaps

@@ -36,15 +36,15 @@ class Tenant:
     """Command line of the tenant of a namespace."""
 
     def __init__(self, site: Site, namespace: str) -> None:
-        self._file = site.directory / f"{namespace}.kubeconfig"
-        self._file.write_text(json.dumps(site.server.tenant_kubeconfig(namespace)))
+        self.file = site.directory / f"{namespace}.kubeconfig"
+        self.file.write_text(json.dumps(site.server.tenant_kubeconfig(namespace)))
 
     async def run(self, *words: str, code: int = 0, **environment: str) -> str:
         """Return the output and the error output of a command that ends with `code`."""
-        return (await invoke(self._file, *words, code=code, **environment)).output
+        return (await invoke(self.file, *words, code=code, **environment)).output
 
     async def json(self, *words: str) -> Any:
-        return json.loads((await invoke(self._file, *words, "-o", "json")).stdout)
+        return json.loads((await invoke(self.file, *words, "-o", "json")).stdout)
 
 
 async def publish(site: Site, url: str) -> None:

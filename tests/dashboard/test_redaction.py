@@ -30,7 +30,7 @@ from phalanx.hub.dispatch_answer import ClusterAnswer, DispatchAnswer, EndedAtte
 from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.evicted_members import EvictedMembers
-from phalanx.reports.eviction_preview import EvictionPreview, EvictionReasons, NodeRoom, PreviewedPod
+from phalanx.reports.eviction_entries import EvictionPreview, EvictionReasons, NodeRoom, PreviewedPod
 from phalanx.reports.whatif.answer import AskedStart, Starts, WaitSummary, WhatIfAnswer
 from phalanx.reports.whatif.answer import NodeRoom as StartRoom
 from phalanx.reports.why_answer import GroupLine, WhyAnswer

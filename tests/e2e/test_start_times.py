@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from phalanx.kube.core_resources import CONFIG_MAPS
-from phalanx.scheduling.reservations.stored import decode_starts
+from phalanx.model.promise_records import decode_starts
 from tests.e2e.test_job_command import run
 from tests.e2e.test_reserve import full, policy, scheduler, told
 from tests.e2e.world import PODS, World

@@ -25,6 +25,7 @@ from phalanx.admission.webhook.registration import (
 )
 from phalanx.admission.webhook.registration import NAME as WEBHOOK
 from phalanx.cli.installation.admission import guarded_schedulers
+from phalanx.cli.installation.dashboard_manifests import address_manifests
 from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
@@ -112,6 +113,25 @@ async def test_page_may_act_for_its_viewers_only_with_writes_enabled(major: str)
     assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [
         ("ServiceAccount", "phalanx-dashboard")
     ]
+
+
+@MAJORS
+async def test_chart_publishes_the_address_that_install_publishes(major: str) -> None:
+    url = "https://phalanx.example:8443"
+    flags = ("--set=dashboard.enabled=true", f"--set=dashboard.url={url}", "--set=dashboard.ca=PEM")
+    text = await run(major, "template", "phalanx", CHART, *flags)
+    made = {
+        each["kind"]: each
+        for each in yaml.safe_load_all(text)
+        if each and each["metadata"].get("namespace") == "kube-public"
+    }
+    installed = {each["kind"]: each for each in address_manifests(url, "PEM")}
+    assert made.keys() == installed.keys()
+    for kind, fields in {"ConfigMap": ["data"], "Role": ["rules"], "RoleBinding": ["roleRef", "subjects"]}.items():
+        assert made[kind]["metadata"]["name"] == installed[kind]["metadata"]["name"]
+        assert [made[kind][field] for field in fields] == [installed[kind][field] for field in fields]
+    assert "--allow-host=phalanx.example" in text
+    assert "kube-public" not in await run(major, "template", "phalanx", CHART, "--set=dashboard.enabled=true")
 
 
 def test_the_page_may_read_and_ask_and_nothing_else() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
+from phalanx.model.promise_records import Slip, SlipCause, StoredReservation, StoredShare, encode
 from phalanx.reports.reservation_list import ADVANCE, KOORDINATOR, read_reservations
-from phalanx.scheduling.reservations.reservation import Slip, SlipCause
-from phalanx.scheduling.reservations.stored import StoredReservation, StoredShare, encode
 
 SHARE = StoredShare("k", {"n2": 2, "n1": 1})
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.reports.turn_order import OrderReport, turn_order
+from phalanx.reports.turn_entries import OrderReport
+from phalanx.reports.turn_order import turn_order
 from phalanx.scheduling.policy.loader import load_policy
 from tests.reports.test_queue_report import World
 

@@ -10,13 +10,13 @@ import pytest
 
 from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
 from phalanx.dialects.times import format_time, parse_time
+from phalanx.model.promise_records import StoredReservation
 from phalanx.model.text.moments import relative_moment
 from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.whatif.changes import QueueChange
 from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
 from phalanx.reports.whatif.question import Question, answer_question
 from phalanx.scheduling.policy.loader import load_policy
-from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.cluster import read_cluster
 from phalanx.simulation.documents import FileObject, read_documents
 from phalanx.simulation.errors import InputError

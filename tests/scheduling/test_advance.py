@@ -18,12 +18,12 @@ from phalanx.model.events import (
 )
 from phalanx.model.maintenance import MaintenanceWindow
 from phalanx.model.pod import PodClass, ReservationUse
+from phalanx.model.promise_records import decode_grants, encode
 from phalanx.model.recurrence import parse_recurrence
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import Requirement
 from phalanx.scheduling.reservations.advance import AdvancePlan
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant, GrantPhase
-from phalanx.scheduling.reservations.stored import decode_grants, encode
 from tests.scheduling.features import starts
 
 from ..extent import examples

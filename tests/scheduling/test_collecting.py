@@ -6,9 +6,9 @@ from typing import Self
 
 import pytest
 
+from phalanx.model.collection_records import decode_collections, encode_collections
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.collecting.plugin import Collecting
-from phalanx.scheduling.collecting.stored import decode_collections, encode_collections
 
 from .scenario import Scenario
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from phalanx.scheduling.reservations.reservation import Slip, SlipCause
+from phalanx.model.promise_records import Slip, SlipCause
 
 from .live_loop import LiveJob, LiveLoop, uniform
 from .test_promises_on_a_clock import policy

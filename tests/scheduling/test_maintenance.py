@@ -20,10 +20,10 @@ from phalanx.model.events import (
 from phalanx.model.maintenance import AtStart, Before, MaintenanceSignal, MaintenanceWindow
 from phalanx.model.node import CORDONED, Node
 from phalanx.model.pod import PodClass
+from phalanx.model.promise_records import SlipCause
 from phalanx.model.recurrence import parse_recurrence
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import Requirement, Toleration
-from phalanx.scheduling.reservations.reservation import SlipCause
 from tests.scheduling.features import starts
 
 from ..extent import examples

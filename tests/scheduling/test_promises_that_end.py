@@ -9,10 +9,9 @@ import pytest
 from phalanx.model.account import AccountKey, AccountState, Tree
 from phalanx.model.gang import Problem
 from phalanx.model.pod import PodClass
+from phalanx.model.promise_records import SlipCause, decode, encode
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import HostPort
-from phalanx.scheduling.reservations.reservation import SlipCause
-from phalanx.scheduling.reservations.stored import decode, encode
 
 from .features import starts
 from .scenario import Scenario, amounts

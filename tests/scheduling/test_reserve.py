@@ -14,12 +14,11 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.promise_records import SlipCause, decode, decode_losses, encode
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import HostPort
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.reservations.reservation import SlipCause
-from phalanx.scheduling.reservations.stored import decode, decode_losses, encode
 from phalanx.scheduling.scheduler import Scheduler
 from tests.scheduling.features import starts
 

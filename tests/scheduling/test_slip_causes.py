@@ -8,7 +8,8 @@ from typing import cast
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeRemoved, NodeUpdated
 from phalanx.model.node import Node
-from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
+from phalanx.model.promise_records import SlipCause
+from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.slip_causes import cause_on
 
 RESERVATION = cast(Reservation, SimpleNamespace(start=100, window=SimpleNamespace(end=200), made=0))

@@ -9,11 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.daemon.metrics.starts import StartMetrics
+from phalanx.model.promise_records import (
+    ObservedStart,
+    SlipCause,
+    StoredStarts,
+    ToldStart,
+    decode_starts,
+    encode_starts,
+)
 from phalanx.model.text.duration import format_moment
-from phalanx.scheduling.reservations.calibration import PERCENTS, ObservedStart, StartCalibration
+from phalanx.scheduling.reservations.calibration import PERCENTS, StartCalibration
 from phalanx.scheduling.reservations.outcomes import KEPT, PromiseOutcomes
-from phalanx.scheduling.reservations.reservation import Reservation, SlipCause, ToldStart
-from phalanx.scheduling.reservations.stored import StoredStarts, decode_starts, encode_starts
+from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.telling import start_sentence
 from phalanx.scheduling.reservations.window import Window
 

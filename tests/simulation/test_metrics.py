@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phalanx.cluster.state import ClusterState
+from phalanx.model.promise_records import ObservedStart
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
-from phalanx.scheduling.reservations.calibration import ObservedStart
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.simulation.gantt import gantt_hour
 from phalanx.simulation.history import Integral, JobHistory, JobOutcome, Stint

@@ -15,9 +15,9 @@ from phalanx.model.decisions import EvictionReason, Plan
 from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated, PodRejected
 from phalanx.model.gang import GangKey, MatchPolicy, Problem
 from phalanx.model.pod import MemberState, PodPhase
+from phalanx.model.promise_records import SlipCause
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.reservations.outcomes import BROKEN
-from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 

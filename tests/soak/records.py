@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.model.collection_records import decode_collections, encode_collections
 from phalanx.model.events import NodeBackoffsRestored
 from phalanx.model.node_rejection import NodeBackoffEntry
+from phalanx.model.promise_records import StoredStarts, decode, decode_grants, decode_losses, encode
+from phalanx.model.reclaim_records import ReclaimedGang
 from phalanx.scheduling.collecting.plugin import Collecting, load_collections
-from phalanx.scheduling.collecting.stored import decode_collections, encode_collections
-from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom, load_reclaims
-from phalanx.scheduling.reservations.stored import StoredStarts, decode, decode_grants, decode_losses, encode
 from phalanx.scheduling.scheduler import Scheduler
 
 from ..scheduling.features import starts

@@ -35,9 +35,11 @@ from phalanx.reports.jobs.entries import JobDescription
 from phalanx.reports.jobs.job_report import FoundJob, found_job
 from phalanx.reports.missing_pods import OWNERS, why_owner
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
-from phalanx.reports.turn_order import TurnEntry, turn_order
+from phalanx.reports.turn_entries import TurnEntry
+from phalanx.reports.turn_order import turn_order
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.reports.why_target import DryRunAnswers
 from phalanx.scheduling.reservations.stored import stored
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 from phalanx.views.gang_state import CODES, GangState
@@ -182,7 +184,7 @@ class Situation:
         (described,) = (line.split()[1] for line in lines if line.startswith("Status:"))
         (code,) = (column.text(entry, now) for column in JOBS_COLUMNS if column.title == "ST")
         assert code == CODES[entry.state]
-        answer = await why_owner(self, self._report(), self._kind, NAMESPACE, "g")  # type: ignore[arg-type]
+        answer = await why_owner(self, DryRunAnswers(self._report()), self._kind, NAMESPACE, "g")  # type: ignore[arg-type]
         assert answer is not None
         return {"jobs": entry.state, "job list": status, "job describe": described, "why job": answer.state}
 

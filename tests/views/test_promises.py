@@ -15,6 +15,7 @@ from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.intake import Intake
 from phalanx.model.gang import owned_name
 from phalanx.model.pod import PodClass
+from phalanx.model.promise_records import StoredReservation, encode
 from phalanx.model.run_time import RunTime
 from phalanx.model.text.moments import shown_moment
 from phalanx.reports.queue_report import report
@@ -22,7 +23,6 @@ from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.start_times import start_entries
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.reservations.stored import StoredReservation, encode
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 from phalanx.views.gang_state import GangState

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from phalanx.cli.scheduler_policy import FindPolicy, ReadPolicy
     from phalanx.kube.client import KubeClient
+    from phalanx.reports.published_policy import ListSettings
+    from phalanx.scheduling.framework.policy import Policy
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -60,23 +62,44 @@ class Invocation:
             if not watch:
                 raise
 
-    def policy_reader(self, *, names_only: bool = False) -> ReadPolicy:
+    def policy_reader(self) -> ReadPolicy:
         """Return a function that reads the scheduler's policy and names; see `scheduler_policy.policy_reader`.
 
         Raises click.ClickException for an invalid policy file.
         """
         from phalanx.cli.scheduler_policy import policy_reader
 
-        return policy_reader(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
+        return policy_reader(self.config, self.lease_namespace, self.scheduler_names)
 
-    def policy_finder(self, *, names_only: bool = False) -> FindPolicy:
+    async def read_policy(self, client: KubeClient) -> tuple[Policy, tuple[str, ...]]:
+        """Return the scheduler's policy and names. Its machinery is imported here, so that a question to the server
+        needs none. Raises click.ClickException for an invalid policy file."""
+        return await self._policy_reader(client)
+
+    @functools.cached_property
+    def _policy_reader(self) -> ReadPolicy:
+        return self.policy_reader()
+
+    def policy_finder(self) -> FindPolicy:
         """Return a function that reads the policy with its text and the scheduler names.
 
         Raises click.ClickException for an invalid policy file.
         """
         from phalanx.cli.scheduler_policy import policy_finder
 
-        return policy_finder(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
+        return policy_finder(self.config, self.lease_namespace, self.scheduler_names)
+
+    async def list_settings(self, client: KubeClient) -> ListSettings:
+        """Return the settings of the scheduler that lists need, without its machinery unless --config names a
+        policy file. Raises click.ClickException for an invalid one."""
+        from phalanx.reports.published_policy import ListSettings, read_list_settings
+
+        if not self.config:
+            return await read_list_settings(client, self.lease_namespace, self.scheduler_names)
+        from phalanx.daemon.policy_file import dialect_options
+
+        found = await self.policy_finder()(client)
+        return ListSettings(dialect_options(found.policy), found.scheduler_names)
 
     def print_document(self, document: object) -> None:
         """Print `document` on stdout: YAML with `-o yaml`, else JSON."""

@@ -16,18 +16,15 @@ if TYPE_CHECKING:
     FindPolicy = Callable[[KubeClient], Awaitable[FoundPolicy]]
 
 
-def policy_reader(
-    config: str, lease_namespace: str, scheduler_names: tuple[str, ...], *, names_only: bool = False
-) -> ReadPolicy:
+def policy_reader(config: str, lease_namespace: str, scheduler_names: tuple[str, ...]) -> ReadPolicy:
     """Return a function that reads the scheduler's policy and names.
 
     The policy is the file `config`, else the scheduler's current policy. The names are `scheduler_names`, else
-    those that the scheduler publishes. A differing policy prints a warning once; with `names_only` (a list that
-    only needs label names) no warning is printed.
+    those that the scheduler publishes. A differing policy prints a warning once.
 
     Raises click.ClickException for an invalid policy file.
     """
-    find = policy_finder(config, lease_namespace, scheduler_names, names_only=names_only)
+    find = policy_finder(config, lease_namespace, scheduler_names)
 
     async def read(client: KubeClient) -> tuple[Policy, tuple[str, ...]]:
         scheduler_policy = await find(client)
@@ -36,9 +33,7 @@ def policy_reader(
     return read
 
 
-def policy_finder(
-    config: str, lease_namespace: str, scheduler_names: tuple[str, ...], *, names_only: bool = False
-) -> FindPolicy:
+def policy_finder(config: str, lease_namespace: str, scheduler_names: tuple[str, ...]) -> FindPolicy:
     """Return a function that reads the policy with its text and the scheduler names; see `policy_reader`."""
     from phalanx.reports.scheduler_policy import SchedulerPolicy
     from phalanx.scheduling.framework.errors import PolicyError
@@ -51,7 +46,7 @@ def policy_finder(
 
     async def find(client: KubeClient) -> FoundPolicy:
         scheduler_policy = await source.read(client, lease_namespace, scheduler_names)
-        if scheduler_policy.warning and not names_only and scheduler_policy.warning not in warned:
+        if scheduler_policy.warning and scheduler_policy.warning not in warned:
             warned.add(scheduler_policy.warning)
             click.echo(f"warning: {scheduler_policy.warning}", err=True)
         return scheduler_policy

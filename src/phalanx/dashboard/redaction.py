@@ -30,7 +30,7 @@ from phalanx.dashboard.scope import Scope
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
-from phalanx.reports.eviction_preview import EvictionPreview, PreviewedPod
+from phalanx.reports.eviction_entries import EvictionPreview, PreviewedPod
 from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from phalanx.model.account import ADMINISTRATIVE_NAMESPACES, SYSTEM_NAMESPACE
 from phalanx.model.gang import MatchPolicy
+from phalanx.model.policy_names import FORMER_DIALECT_KEYS
 
 
 class StatedWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -76,3 +78,24 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
         return any(
             {namespace, other} <= namespaces or "*" in namespaces for namespaces in self.gang_group_namespaces
         )
+
+
+def options_in_policy(text: str) -> DialectOptions:
+    """Return the options in the text of a policy that a scheduler has accepted; the default ones if this version
+    cannot read them."""
+    from phalanx.model.text.yaml_text import decode_yaml
+
+    try:
+        document = decode_yaml(text) if text else None
+    except ValueError:
+        return DialectOptions()
+    own = document.get("phalanx") if isinstance(document, Mapping) else None
+    section = own.get("dialects") if isinstance(own, Mapping) else None
+    if not isinstance(own, Mapping) or not isinstance(section, Mapping):
+        return DialectOptions(enforces_run_times=isinstance(own, Mapping) and own.get("exceededRunTimes") == "kill")
+    stated = {FORMER_DIALECT_KEYS.get(str(name), str(name)): value for name, value in section.items()}
+    try:
+        options = msgspec.convert(stated, DialectOptions)
+    except msgspec.ValidationError:
+        return DialectOptions()
+    return msgspec.structs.replace(options, enforces_run_times=own.get("exceededRunTimes") == "kill")

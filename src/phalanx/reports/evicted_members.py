@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from phalanx.model.pod import Pod
 from phalanx.model.text.counts import count_of
 from phalanx.model.text.duration import format_moment
-from phalanx.reports.snapshot import DisruptionTarget
+
+if TYPE_CHECKING:
+    from phalanx.reports.snapshot import DisruptionTarget
 
 
 def advice_after_eviction(*, placed: bool) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.model.gang import GangKey
+from phalanx.model.promise_texts import basis_of
 from phalanx.model.text.counts import count_of
 from phalanx.model.text.moments import shown_moment
 from phalanx.scheduling.reservations.calibration import StartCalibration
-from phalanx.scheduling.reservations.telling import basis_of, expected_start
+from phalanx.scheduling.reservations.telling import expected_start
 from phalanx.scheduling.start_reservations.forecasts import UnitStart
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
 from phalanx.views.promises import PromisedStart, Promises, with_move

@@ -13,11 +13,11 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.advance_reservation import NO_END
 from phalanx.model.gang import GangKey
+from phalanx.model.promise_records import StoredReservation
+from phalanx.model.promise_texts import postponement
 from phalanx.model.text.moments import shown_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, number, text
 from phalanx.reports.read_promises import read_promises
-from phalanx.scheduling.reservations.stored import StoredReservation
-from phalanx.scheduling.reservations.telling import postponement
 from phalanx.views.promises import PromiseOrigin, Promises
 
 ADVANCE = Resource("phalanx.dev", "v1alpha1", "reservations", "Reservation", namespaced=False)

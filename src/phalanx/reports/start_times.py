@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
 from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.start_entries import StartEntry
 from phalanx.scheduling.collecting.plugin import load_collections
 from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
@@ -23,33 +22,6 @@ from phalanx.views.gang_names import shown, target
 from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import observed_states
-
-
-class StartEntry(msgspec.Struct):
-    """Start of one waiting gang or single pod.
-
-    `pods` start together with a `priority`. `state` is the observed state (docs/gang-states.md). `forecast` is
-    StartsNow if nothing blocks the start; `start` is then empty. `target` is KIND/NAME, as other commands accept
-    it.
-    """
-
-    kind: str
-    namespace: str
-    name: str
-    queue: str
-    pods: int
-    priority: int
-    state: GangState
-    start: PromisedStart
-    forecast: PlacementForecast = PlacementForecast.NONE
-    target: str = ""
-
-
-class StartsAnswer(msgspec.Struct, kw_only=True):
-    """Starts of the waiting gangs and pods that a user can see, as the page's server answers."""
-
-    starts: list[StartEntry]
-    warnings: list[str]
 
 
 def start_entries(

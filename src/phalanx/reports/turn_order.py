@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import ROOT_QUEUE
@@ -13,6 +11,7 @@ from phalanx.model.decisions import Bind, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.turn_entries import OrderReport, TurnEntry
 from phalanx.scheduling.collecting.plugin import load_collections
 from phalanx.scheduling.features.borrowed_room import load_reclaims
 from phalanx.scheduling.framework.policy import Policy
@@ -29,41 +28,6 @@ from phalanx.views.record_facts import observed_states
 
 #: Sort keys after those of the plugins.
 REPAIR, AGE, NAME = "repair", "age", "name"
-
-
-class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Gang or single pod in the scheduling order.
-
-    `position` counts from 1. `state` is the observed state (docs/gang-states.md). `forecast` is StartsNow for a
-    gang or pod that would be placed now; any other one waits for `reason` (a code) and `message`. `queue_share` is
-    the queue's largest percentage of any resource. `created` is in seconds since the epoch. `keys` are the sort
-    keys of the policy's plugins in order of comparison, smaller first; keys of queues have the prefix `queue:`.
-    `behind` names the key that puts the gang or pod behind its predecessor. `target` is KIND/NAME, as other
-    commands accept it.
-    """
-
-    position: int
-    kind: str
-    namespace: str
-    name: str
-    queue: str
-    queue_share: float
-    priority: int
-    created: int
-    state: GangState
-    forecast: PlacementForecast = PlacementForecast.NONE
-    keys: dict[str, float | str]
-    behind: str = ""
-    members: int = 1
-    reserved: bool = False
-    reason: str = ""
-    message: str = ""
-    target: str = ""
-
-
-class OrderReport(msgspec.Struct, frozen=True):
-    entries: list[TurnEntry]
-    warnings: list[str]
 
 
 def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> OrderReport:

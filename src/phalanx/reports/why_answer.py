@@ -7,7 +7,7 @@ import msgspec
 from phalanx.model.gang import GangCounts
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NodeCount, PodShape
 from phalanx.reports.evicted_members import EvictedMembers
-from phalanx.reports.eviction_preview import EvictionPreview
+from phalanx.reports.eviction_entries import EvictionPreview
 from phalanx.reports.run_times import RunTimeEntry
 from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.promises import PromisedStart

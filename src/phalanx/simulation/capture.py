@@ -9,8 +9,8 @@ import msgspec
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.model.events import ClusterEvent
+from phalanx.model.promise_records import StoredReservation
 from phalanx.scheduling.quota.usage_history import AccountUsage
-from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.documents import FileObject, kind_of, take_in
 from phalanx.simulation.errors import InputError
 from phalanx.views.promises import PromiseOrigin, Promises

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from phalanx.model.collection_records import decode_collections
+from phalanx.model.promise_records import StoredReservation, decode, decode_starts
+from phalanx.model.reclaim_records import decode_reclaims
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.moments import shown_moment
-from phalanx.scheduling.collecting.stored import decode_collections
-from phalanx.scheduling.features.borrow_backoff import decode_reclaims
-from phalanx.scheduling.reservations.stored import StoredReservation, decode, decode_starts
 from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource
 
 NAME = "reservations"

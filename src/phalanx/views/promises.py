@@ -5,18 +5,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from phalanx.model.collection_records import StoredCollection
+from phalanx.model.promise_records import StoredReservation, StoredStarts, ToldStart
+from phalanx.model.promise_texts import basis_of, postponement
+from phalanx.model.reclaim_records import ReclaimedGang
 from phalanx.model.text.moments import shown_moment
-from phalanx.scheduling.collecting.stored import StoredCollection
-from phalanx.scheduling.features.borrow_backoff import ReclaimedGang
-from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.reservations.reservation import ToldStart
-from phalanx.scheduling.reservations.stored import StoredReservation, StoredStarts
-from phalanx.scheduling.reservations.telling import basis_of, postponement
-from phalanx.scheduling.start_reservations.plugin import StartReservations
-from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.queue.unit import QueuedUnit
+    from phalanx.scheduling.start_reservations.plugin import StartReservations
+    from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
 
 #: Seconds by which a promised start can be late (binding, a cycle) before views report it as overdue.
 _GRACE = 120

@@ -212,11 +212,10 @@ def _show_report(invocation: Invocation, arguments: AccountArguments, render: Re
     """Print the rendered report of queues or quotas; with --watch print it again after each change."""
     from phalanx.cli.display import Display
 
-    read_policy = invocation.policy_reader()
     display = Display(invocation.output, live=arguments.watch)
 
     async def read(client: KubeClient) -> QueueReport:
-        return await _read(client, *await read_policy(client), invocation.lease_namespace)
+        return await _read(client, *await invocation.read_policy(client), invocation.lease_namespace)
 
     async def work(client: KubeClient) -> None:
         async def refresh() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from phalanx.reports.eviction_preview import EvictionPreview, EvictionReasons, PreviewedCost, PreviewedPod
+    from phalanx.reports.eviction_entries import EvictionPreview, EvictionReasons, PreviewedCost, PreviewedPod
 
 _MAX_NAMES = 4
 _MAX_NODES = 5

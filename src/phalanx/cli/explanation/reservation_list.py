@@ -52,10 +52,8 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
     from phalanx.cli.listing.listing import Found, Listing, show
     from phalanx.reports.reservation_list import read_reservations
 
-    read_policy = invocation.policy_reader(names_only=True)
-
     async def read(client: KubeClient) -> Found[ReservationEntry]:
-        _, names = await read_policy(client)
+        names = (await invocation.list_settings(client)).scheduler_names
         entries, warnings = await read_reservations(client, invocation.lease_namespace, time.time(), names)
         kinds = arguments.kinds
         return Found([room for room in entries if not kinds or room.kind in kinds], warnings)

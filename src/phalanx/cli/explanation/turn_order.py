@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
     from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.turn_order import OrderReport, TurnEntry
+    from phalanx.reports.turn_entries import OrderReport, TurnEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,17 +53,17 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
     phalanx order -q research -o wide
     """
     from phalanx.cli.listing.listing import Found, Listing, show
-    from phalanx.daemon.policy_file import dialect_options
 
-    read_policy, lease_namespace = invocation.policy_reader(), invocation.lease_namespace
+    lease_namespace = invocation.lease_namespace
 
     async def report(client: KubeClient) -> OrderReport:
+        from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.read_promises import read_promises
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.turn_order import turn_order
 
-        policy, names = await read_policy(client)
+        policy, names = await invocation.read_policy(client)
         snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace, names)
         promises = await read_promises(client, lease_namespace, names)
@@ -73,7 +73,7 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
         own = client.namespace
 
         async def ask(server: Server) -> OrderReport:
-            from phalanx.reports.turn_order import OrderReport
+            from phalanx.reports.turn_entries import OrderReport
 
             question = {"namespace": arguments.scope or "", "own": own}
             return await server.get("commands/order", OrderReport, question)

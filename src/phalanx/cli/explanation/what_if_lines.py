@@ -12,8 +12,7 @@ from phalanx.model.text.duration import format_duration
 from phalanx.model.text.moments import shown_span
 
 if TYPE_CHECKING:
-    from phalanx.reports.whatif.answer import AskedStart, EvictedGang, NodeRoom, Starts, WhatIfAnswer
-    from phalanx.reports.whatif.free_room import FreeRoom
+    from phalanx.reports.whatif.answer import AskedStart, EvictedGang, FreeRoom, NodeRoom, Starts, WhatIfAnswer
 
 _MAX_ENTRIES = 8
 

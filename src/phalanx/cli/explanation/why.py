@@ -79,7 +79,6 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
     from phalanx.cli.listing.harmless import harmless_lines
 
     kind, name = parse_target(arguments.target)
-    read_policy = invocation.policy_reader()
 
     def warn(warning: str) -> None:
         click.echo(f"warning: {warning}", err=True)
@@ -91,7 +90,7 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
         target = (arguments.namespace or client.namespace, kind, name)
         try:
             return await read_verdict(
-                client, *await read_policy(client), invocation.lease_namespace, target, warn=warn
+                client, *await invocation.read_policy(client), invocation.lease_namespace, target, warn=warn
             )
         except TargetError as error:
             raise click.ClickException(str(error)) from error

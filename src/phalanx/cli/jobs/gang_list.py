@@ -236,19 +236,17 @@ class _Scheduler(NamedTuple):
 
 def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements: tuple[Requirement, ...]) -> Reader:
     from phalanx.cli.listing.progress import Progress
-    from phalanx.daemon.policy_file import dialect_options
     from phalanx.model.matching import all_hold
     from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
     from phalanx.reports.read_promises import read_promises
 
-    find_policy = invocation.policy_finder(names_only=True)
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, namespace: str) -> tuple[list[GangEntry], list[str]]:
-        found = await find_policy(client)
-        names, dialects = found.scheduler_names, dialect_options(found.policy)
-        if found.warning and gang_filter.me:
+        settings = await invocation.list_settings(client)
+        names, dialects = settings.scheduler_names, settings.dialects
+        if not settings.readable and gang_filter.me:
             names, dialects = await _public_settings(invocation, client, names, dialects)
         if gang_filter.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
@@ -284,7 +282,7 @@ async def _public_settings(
 
     from phalanx.cli.server.address import server_address
     from phalanx.cli.server.requests import Server, ServerUnavailable
-    from phalanx.reports.scheduler_policy import PublicSettings
+    from phalanx.reports.published_policy import PublicSettings
 
     address = await server_address(client, invocation.client)
     if address is None:

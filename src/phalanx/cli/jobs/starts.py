@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from phalanx.cli.invocation import Invocation
     from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.start_times import StartEntry, StartsAnswer
+    from phalanx.reports.start_entries import StartEntry, StartsAnswer
     from phalanx.views.promises import PromisedStart
 
 
@@ -25,7 +25,7 @@ class StartQuestion:
         self._namespace = namespace
         self._queue = queue
         self._lease_namespace = invocation.lease_namespace
-        self._read_policy = invocation.policy_reader()
+        self._read_policy = invocation.read_policy
         self._client = invocation.client
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
@@ -33,7 +33,7 @@ class StartQuestion:
         own = client.namespace
 
         async def ask(server: Server) -> StartsAnswer:
-            from phalanx.reports.start_times import StartsAnswer
+            from phalanx.reports.start_entries import StartsAnswer
 
             question = {"namespace": self._namespace or "", "own": own}
             return await server.get("commands/starts", StartsAnswer, question)
@@ -62,7 +62,8 @@ class StartQuestion:
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.read_promises import read_promises
         from phalanx.reports.snapshot import read_cluster
-        from phalanx.reports.start_times import StartsAnswer, start_entries
+        from phalanx.reports.start_entries import StartsAnswer
+        from phalanx.reports.start_times import start_entries
         from phalanx.reports.stored_usage import read_usage
 
         (policy, names), lease = await self._read_policy(client), self._lease_namespace

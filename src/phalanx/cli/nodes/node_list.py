@@ -120,7 +120,7 @@ class _NodeQuestion:
         self._pools = set(arguments.pools)
         self._states = _states(arguments.states)
         # Only label names are read from the policy, so any scheduler name will do.
-        self._read_policy = replace(invocation, scheduler_names=("phalanx",)).policy_reader(names_only=True)
+        self._settings = replace(invocation, scheduler_names=("phalanx",)).list_settings
 
     def show(
         self,
@@ -171,11 +171,10 @@ class _NodeQuestion:
 
     async def _read_all(self, client: KubeClient) -> list[NodeEntry]:
         from phalanx.cli.listing.progress import Progress
-        from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.nodes.node_list import read_nodes
         from phalanx.reports.stored_history import read_backoffs
 
-        policy, _ = await self._read_policy(client)
+        settings = await self._settings(client)
         arguments, invocation = self._arguments, self._invocation
         backoffs = await read_backoffs(client, invocation.lease_namespace, invocation.scheduler_names)
         with Progress() as progress:
@@ -183,7 +182,7 @@ class _NodeQuestion:
                 client,
                 arguments.selector,
                 arguments.pool_label,
-                dialect_options(policy),
+                settings.dialects,
                 progress.advanced,
                 backoffs.entries,
             )

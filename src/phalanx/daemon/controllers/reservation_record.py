@@ -13,14 +13,8 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import RetryPolicy
-from phalanx.scheduling.collecting.stored import StoredCollection, decode_collections, encode_collections
-from phalanx.scheduling.features.borrow_backoff import (
-    BorrowBackoff,
-    ReclaimedGang,
-    decode_reclaims,
-    encode_reclaims,
-)
-from phalanx.scheduling.reservations.stored import (
+from phalanx.model.collection_records import StoredCollection, decode_collections, encode_collections
+from phalanx.model.promise_records import (
     StoredGrant,
     StoredLoss,
     StoredReservation,
@@ -32,6 +26,8 @@ from phalanx.scheduling.reservations.stored import (
     encode,
     encode_starts,
 )
+from phalanx.model.reclaim_records import ReclaimedGang, decode_reclaims, encode_reclaims
+from phalanx.scheduling.features.borrow_backoff import BorrowBackoff
 from phalanx.views.promise_record import (
     COLLECTIONS_KEY,
     DATA_KEY,

@@ -16,8 +16,8 @@ from phalanx.dashboard.watch import ClusterWatch
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.model.text.counts import count_of
 from phalanx.reports.account_entries import QueueReport
-from phalanx.reports.start_times import StartEntry, StartsAnswer
-from phalanx.reports.turn_order import OrderReport, TurnEntry
+from phalanx.reports.start_entries import StartEntry, StartsAnswer
+from phalanx.reports.turn_entries import OrderReport, TurnEntry
 
 replace = msgspec.structs.replace
 #: Sort keys with the numbers of a queue have this prefix.

@@ -20,7 +20,7 @@ from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfQuestions
 from phalanx.kube.client import KubeClient
 from phalanx.model.text.decoding import MAX_NAME
-from phalanx.reports.scheduler_policy import PublicSettings
+from phalanx.reports.published_policy import PublicSettings
 from phalanx.reports.whatif.remote import WhatIfCommand
 
 audit = logging.getLogger("phalanx.dashboard.audit")

@@ -13,8 +13,7 @@ from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.scope import Scope
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
-from phalanx.reports.whatif.answer import WhatIfAnswer
-from phalanx.reports.whatif.free_room import FreeRoom
+from phalanx.reports.whatif.answer import FreeRoom, WhatIfAnswer
 from phalanx.reports.whatif.remote import WhatIfCommand, WhatIfResult
 from phalanx.simulation.documents import read_documents
 from phalanx.simulation.errors import InputError

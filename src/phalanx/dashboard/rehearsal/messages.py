@@ -11,8 +11,8 @@ from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Objects, Verdict
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.snapshot import DisruptionTarget
-from phalanx.reports.start_times import StartEntry
-from phalanx.reports.turn_order import OrderReport
+from phalanx.reports.start_entries import StartEntry
+from phalanx.reports.turn_entries import OrderReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast

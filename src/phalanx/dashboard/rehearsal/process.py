@@ -12,8 +12,8 @@ from typing import Any
 
 from phalanx.dashboard.rehearsal.messages import AskList, Facts, Failed, Question, Rehearse, Rehearsed
 from phalanx.model.events import ClusterEvent
-from phalanx.reports.start_times import StartEntry
-from phalanx.reports.turn_order import OrderReport
+from phalanx.reports.start_entries import StartEntry
+from phalanx.reports.turn_entries import OrderReport
 from phalanx.reports.why_answer import WhyAnswer
 
 _BATCH = 2000

@@ -41,8 +41,10 @@ from phalanx.model.gang import GangKey
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.queue_report import report
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.start_times import StartEntry, start_entries
-from phalanx.reports.turn_order import OrderReport, turn_order
+from phalanx.reports.start_entries import StartEntry
+from phalanx.reports.start_times import start_entries
+from phalanx.reports.turn_entries import OrderReport
+from phalanx.reports.turn_order import turn_order
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.framework.policy import Policy

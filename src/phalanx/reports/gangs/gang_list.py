@@ -13,6 +13,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
 from phalanx.model.gang_names import PODGROUP
+from phalanx.model.promise_records import StoredReservation
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.quantity import QuantityError
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
@@ -20,7 +21,6 @@ from phalanx.reports.jobs.job_names import name_facts
 from phalanx.reports.jobs.job_report import FoundJob
 from phalanx.reports.jobs.kinds import GANG
 from phalanx.reports.jobs.read_documents import mapping, number, text
-from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.views.gang_state import GangState
 from phalanx.views.promises import PromisedStart, Promises
 

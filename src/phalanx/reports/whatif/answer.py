@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.reports.eviction_preview import NodeRoom as NodeRoom
+from phalanx.reports.eviction_entries import NodeRoom as NodeRoom
 from phalanx.views.promises import PromiseOrigin
 
 NOW = "Now"
@@ -150,3 +150,21 @@ def with_shown_names(answer: WhatIfAnswer, titles: Mapping[str, str]) -> WhatIfA
 
 def to_builtins(answer: msgspec.Struct) -> object:
     return msgspec.to_builtins(answer)
+
+
+class FreeRow(msgspec.Struct):
+    """Number of pods of one size: this many pods with the requests `pod` can start now as one gang if they end
+    within `seconds` (0: no limit)."""
+
+    pod: str
+    seconds: int
+    pods: int
+    nodes: int
+
+
+class FreeRoom(msgspec.Struct, omit_defaults=True):
+    moment: str
+    queue: str
+    rows: list[FreeRow]
+    notes: list[str] = []
+    missing: list[str] = []

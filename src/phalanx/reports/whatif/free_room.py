@@ -13,6 +13,7 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod
 from phalanx.model.resources import PODS
 from phalanx.model.text.duration import format_moment
+from phalanx.reports.whatif.answer import FreeRoom, FreeRow
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
@@ -44,24 +45,6 @@ class FreeRoomQuestion(msgspec.Struct, frozen=True):
     queue: str = ""
     amounts: dict[str, str] = {}
     seconds: int = 0
-
-
-class FreeRow(msgspec.Struct):
-    """Number of pods of one size: this many pods with the requests `pod` can start now as one gang if they end
-    within `seconds` (0: no limit)."""
-
-    pod: str
-    seconds: int
-    pods: int
-    nodes: int
-
-
-class FreeRoom(msgspec.Struct, omit_defaults=True):
-    moment: str
-    queue: str
-    rows: list[FreeRow]
-    notes: list[str] = []
-    missing: list[str] = []
 
 
 def free_room(question: FreeRoomQuestion) -> FreeRoom:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.reports.whatif.answer import WhatIfAnswer
-from phalanx.reports.whatif.free_room import FreeRoom
+from phalanx.reports.whatif.answer import FreeRoom, WhatIfAnswer
 
 
 class WhatIfCommand(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -11,6 +11,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
+from phalanx.model.collection_records import StoredCollection
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.collecting.clocks import WaitingClocks
 from phalanx.scheduling.collecting.collected_quota import CollectedQuota
@@ -28,7 +29,7 @@ from phalanx.scheduling.collecting.expected_ends import expected_end
 from phalanx.scheduling.collecting.node_choice import ExpectedEnd, choose_nodes
 from phalanx.scheduling.collecting.openings import opens_to
 from phalanx.scheduling.collecting.room import CollectedRoom
-from phalanx.scheduling.collecting.stored import StoredCollection, nodes_of, stored_collection
+from phalanx.scheduling.collecting.stored import nodes_of, stored_collection
 from phalanx.scheduling.collecting.telling import NO_ENDS, collection_sentence
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.reservation_settings import NEVER, ReservationSettings

@@ -1,47 +1,22 @@
-"""Stored collections: their JSON form, which outlives the process."""
+"""Collections and their stored form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-import msgspec
 import numpy as np
 
 from phalanx.cluster.node_table import NO_ROW, NodeTable
+from phalanx.model.collection_records import StoredCollection
 from phalanx.model.gang import GangKey
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.promise_records import StoredShare
 from phalanx.scheduling.collecting.collection import ChosenNodes, CollectedPart, Collection
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.reservations.stored import StoredShare, kind_of, stored_gangs
+from phalanx.scheduling.reservations.stored import kind_of, stored_gangs
 from phalanx.scheduling.reservations.window import Part
 
-VERSION = 1
 #: The nodes of larger collections are not stored: they are chosen again after a restart.
 _MOST_NODES = 500
-_MOST_COLLECTIONS = 200
-_ENCODER = msgspec.json.Encoder(order="deterministic")
-
-
-class StoredCollection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Collection of one unit, or its collections in vain: `failures`; `since` is 0 without a collection.
-
-    `gangs` (namespace, name, uid of the declaring object) identify the unit: a new object of the same name has
-    none. `idle_seconds` is the idle resource-time until `counted_at`.
-    """
-
-    gangs: list[tuple[str, str, str]]
-    since: int = 0
-    progress_at: int = 0
-    counted_at: int = 0
-    most: int = 0
-    idle_seconds: int = 0
-    shares: list[StoredShare] = []
-    guesses: bool = True
-    failures: int = 0
-
-    @property
-    def key(self) -> UnitKey:
-        return tuple(GangKey(namespace, name) for namespace, name, _ in self.gangs)
 
 
 def stored_collection(
@@ -93,29 +68,3 @@ def nodes_of(stored: StoredCollection, parts: tuple[Part, ...], nodes: NodeTable
             CollectedPart(part, np.array(rows, dtype=np.intp), np.array(list(counts.values()), dtype=np.int64))
         )
     return ChosenNodes(tuple(chosen)) if chosen else None
-
-
-def encode_collections(collections: Iterable[StoredCollection]) -> str:
-    """Encode collections; those in progress first, then the units with the most failures, as many as fit."""
-    first = sorted(collections, key=lambda entry: (not entry.since, -entry.failures, entry.gangs))
-    return _ENCODER.encode({"version": VERSION, "collections": first[:_MOST_COLLECTIONS]}).decode()
-
-
-def decode_collections(text: str) -> tuple[list[StoredCollection], str]:
-    """Return the stored collections, and the fault of the text ("" for none)."""
-    if not text:
-        return [], ""
-    try:
-        document = decode_json(text.encode("utf-8", "surrogatepass"))
-        if not isinstance(document, dict) or document.get("version") != VERSION:
-            return [], f"it is not of version {VERSION} and its collections are forgotten"
-        collections = msgspec.convert(document.get("collections"), list[StoredCollection])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        return [], f"its collections are forgotten: {error}"
-    return [each for each in collections if _is_sound(each)], ""
-
-
-def _is_sound(each: StoredCollection) -> bool:
-    times = (each.since, each.progress_at, each.counted_at, each.most, each.failures, each.idle_seconds)
-    counts = [count for share in each.shares for count in share.nodes.values()]
-    return bool(each.gangs) and all(number >= 0 for number in times) and all(count > 0 for count in counts)

@@ -10,10 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.reclaim_records import ReclaimedGang
 
-VERSION = 1
-_ENCODER = msgspec.json.Encoder(order="deterministic")
 # Seconds for which the room of a gang must be idle after its first reclaim; doubled at each further one up to the
 # longest delay.
 FIRST_DELAY = 300
@@ -22,17 +20,6 @@ LONGEST_DELAY = 86_400
 FORGOTTEN_AFTER = 7 * 86_400
 # The same for a gang that does not exist; a controller can create the members of a gang without an object again.
 _GONE_AFTER = 3600
-
-
-class ReclaimedGang(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Reclaims of one gang: `times`, and the time of the `last` one. Its room is idle since `idle`, 0 if it is
-    not.
-    """
-
-    uid: str
-    times: int
-    last: int
-    idle: int = 0
 
 
 class BorrowBackoff:
@@ -95,23 +82,3 @@ class BorrowBackoff:
     def _put(self, gang: ReclaimedGang) -> None:
         self._gangs[gang.uid] = gang
         self.version += 1
-
-
-def encode_reclaims(gangs: Iterable[ReclaimedGang], most: int) -> str:
-    """Encode the `most` gangs that were reclaimed last."""
-    latest = sorted(gangs, key=lambda gang: (-gang.last, gang.uid))[:most]
-    return _ENCODER.encode({"version": VERSION, "gangs": sorted(latest, key=lambda gang: gang.uid)}).decode()
-
-
-def decode_reclaims(text: str) -> tuple[list[ReclaimedGang], str]:
-    """Return the stored gangs, and the fault of the text ("" for none)."""
-    if not text:
-        return [], ""
-    try:
-        document = decode_json(text.encode("utf-8", "surrogatepass"))
-        if not isinstance(document, dict) or document.get("version") != VERSION:
-            return [], f"it is not of version {VERSION} and its reclaims are forgotten"
-        gangs = msgspec.convert(document.get("gangs"), list[ReclaimedGang])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        return [], f"its reclaims are forgotten: {error}"
-    return [gang for gang in gangs if gang.times > 0 and gang.last > 0 and gang.idle >= 0], ""

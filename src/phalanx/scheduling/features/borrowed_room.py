@@ -9,8 +9,9 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
+from phalanx.model.reclaim_records import ReclaimedGang
 from phalanx.model.text.moments import shown_moment
-from phalanx.scheduling.features.borrow_backoff import BorrowBackoff, ReclaimedGang
+from phalanx.scheduling.features.borrow_backoff import BorrowBackoff
 from phalanx.scheduling.features.borrower_turns import BorrowerTurns, gangs_or_uid
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import walk_in_order

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from phalanx.model.account import SelfProtection
+from phalanx.model.policy_names import FORMER_DIALECT_KEYS
 from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
@@ -84,9 +85,6 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     return policy
-
-
-_FORMER_DIALECT_KEYS = {"bundleNamespaces": "gangGroupNamespaces"}
 
 
 def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
@@ -341,7 +339,7 @@ def _own_settings(
         errors.append("phalanx.dialects: expected a mapping")
         dialects = {}
     dialects = dict(dialects)
-    for former, name in _FORMER_DIALECT_KEYS.items():
+    for former, name in FORMER_DIALECT_KEYS.items():
         if former in dialects:
             dialects.setdefault(name, dialects.pop(former))
             inactive.append(

@@ -13,6 +13,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.advance_reservation import AdvanceReservation, AtEnd, Replace
 from phalanx.model.pod import MemberState, ReservationUse
+from phalanx.model.promise_records import StoredEnd, StoredGrant, StoredNode
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.reservations.account_future import AccountFuture
 from phalanx.scheduling.reservations.advance_grant import (
@@ -26,7 +27,6 @@ from phalanx.scheduling.reservations.advance_grant import (
 from phalanx.scheduling.reservations.advance_refusal import refusal_of
 from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, reduced, whole_nodes
 from phalanx.scheduling.reservations.future import FutureMatrix
-from phalanx.scheduling.reservations.stored import StoredEnd, StoredGrant, StoredNode
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
 

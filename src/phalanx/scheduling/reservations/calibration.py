@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from phalanx.model.promise_records import ObservedStart
+
 #: Computed quantiles in percent: the 90 % interval, and three that are published.
 PERCENTS: Final = (5, 50, 80, 90, 95)
 TOLD: Final = (50, 80, 90)
@@ -26,19 +28,6 @@ _BAND: Final = (80, 97)
 #: Ratios of waits are in millionths.
 _SCALE: Final = 1_000_000
 _ALL: Final = (-1, -1)
-
-
-class ObservedStart(msgspec.Struct, frozen=True, array_like=True):
-    """Start of a unit of `pods` pods with a forecast wait of `told` and an actual wait of `waited` whole seconds.
-
-    `predicted` are the quantiles (`PERCENTS`) at the time of the forecast; empty where too few starts were known.
-    """
-
-    queue: str
-    pods: int
-    told: int
-    waited: int
-    predicted: tuple[int, ...] = ()
 
 
 class Score(msgspec.Struct, frozen=True):

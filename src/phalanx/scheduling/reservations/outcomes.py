@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from phalanx.scheduling.reservations.reservation import Reservation, Slip, SlipCause
+from phalanx.model.promise_records import Slip, SlipCause
+from phalanx.scheduling.reservations.reservation import Reservation
 
 KEPT: Final = "Kept"
 #: A unit that starts in the first cycle at or after its promised time is on time up to this many seconds.

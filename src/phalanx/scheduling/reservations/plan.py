@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
+from phalanx.model.promise_records import SlipCause, StoredLoss, StoredReservation, ToldStart
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
 from phalanx.scheduling.reservations.impossible import Never, why_never
 from phalanx.scheduling.reservations.repaired_plan import LostWindow, Moment, RepairedPlan
-from phalanx.scheduling.reservations.reservation import Reservation, SlipCause, ToldStart
-from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation
+from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from phalanx.model.promise_records import ObservedStart, Slip
+from phalanx.model.promise_texts import postponement
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.reservations.calibration import ObservedStart, StartCalibration
+from phalanx.scheduling.reservations.calibration import StartCalibration
 from phalanx.scheduling.reservations.impossible import Never
 from phalanx.scheduling.reservations.outcomes import PromiseOutcomes
-from phalanx.scheduling.reservations.reservation import Reservation, Slip
+from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts
-from phalanx.scheduling.reservations.telling import expected_start, forecast_sentence, postponement
+from phalanx.scheduling.reservations.telling import expected_start, forecast_sentence
 
 #: A start that moves by less than this many seconds, or than a tenth of the wait, is not published again.
 _WORTH_TELLING = 60

@@ -9,11 +9,12 @@ import numpy as np
 
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
+from phalanx.model.promise_records import Slip, SlipCause
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.pod_ends import overrun
 from phalanx.scheduling.reservations.promised_starts import PromisedStarts
-from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation, Slip, SlipCause
+from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
 from phalanx.scheduling.reservations.timeline import FOREVER

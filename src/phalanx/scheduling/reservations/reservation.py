@@ -2,61 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-import msgspec
-
+from phalanx.model.promise_records import Slip, ToldStart
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.window import Part, Window
 
-
-class SlipCause(enum.StrEnum):
-    """Cause of a postponement of a promised start."""
-
-    NODE_LOST = "NodeLost"
-    NODE_CLOSED = "NodeClosed"
-    NODE_SHRUNK = "NodeShrunk"
-    OVERRUN = "Overrun"
-    STARTED_LATE = "StartedLate"
-    DISPLACED = "Displaced"
-    LIMIT_CHANGED = "LimitChanged"
-    DEMAND_CHANGED = "DemandChanged"
-    QUOTA_CHANGED = "QuotaChanged"
-    MAINTENANCE = "Maintenance"
-    CANNOT_START = "CannotStart"
-    NOT_PLACEABLE = "NotPlaceable"
-    UNKNOWN = "Unknown"
-
-
 #: `lacks` of a window that was not searched for an earlier place yet.
 NOT_SEARCHED: Final = (-1, 0)
-
-
-class Slip(msgspec.Struct, frozen=True):
-    """Postponement at `when` from one start to another (0: unknown), with its cause; `by` names the pod or object
-    responsible."""
-
-    when: int
-    former: int
-    start: int
-    cause: SlipCause
-    by: str = ""
-
-
-class ToldStart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Published basis of a start at the moment `at`.
-
-    The start rests on the run-time limits of `gangs` gangs and single pods; `endless` pods without a known end are
-    on other usable nodes. `expected` and `until` are the times by which 50 and 80 of 100 comparable units have
-    started; 0 if unknown.
-    """
-
-    at: int
-    gangs: int = 0
-    endless: int = 0
-    expected: int = 0
-    until: int = 0
 
 
 class Reservation:

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
+from phalanx.model.promise_records import ObservedStart
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.reservations.calibration import ObservedStart, StartCalibration
+from phalanx.scheduling.reservations.calibration import StartCalibration
 from phalanx.scheduling.reservations.telling import expected_start
 
 #: Largest number of stored units.

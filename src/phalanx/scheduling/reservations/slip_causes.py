@@ -6,8 +6,9 @@ from collections.abc import Container, Sequence
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.model.promise_records import SlipCause
 from phalanx.scheduling.reservations.pod_ends import begun_late, latest_end, overrun
-from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
+from phalanx.scheduling.reservations.reservation import Reservation
 
 
 def cause_on(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -12,101 +11,12 @@ import numpy as np
 from phalanx.cluster.node_table import NO_ROW, NodeTable
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PodClass
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.promise_records import StoredReservation, StoredShare
 from phalanx.scheduling.queue.unschedulable import UnitKey
-from phalanx.scheduling.reservations.calibration import ObservedStart
-from phalanx.scheduling.reservations.reservation import Reservation, Slip, ToldStart
+from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.window import Part, Share
 
-P = TypeVar("P")
-
-VERSION = 1
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-
-
-class StoredShare(msgspec.Struct, frozen=True):
-    """Copies of a class (by its hash) on each node."""
-
-    kind: str
-    nodes: dict[str, int]
-
-
-class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored promise of one unit.
-
-    `gangs` (namespace, name, uid of the declaring object) or `pod` (its uid) identify the unit: a new object of the
-    same name has no promise. `titles` are NAMESPACE/NAME of the gangs, `name` (namespace/name) that of the pod,
-    `queue` the queue of the unit. These three are for views only and empty in records of older versions.
-    """
-
-    start: int
-    end: int
-    promised: int
-    told: int
-    made: int
-    shares: list[StoredShare]
-    gangs: list[tuple[str, str, str]] = []
-    pod: str = ""
-    slips: list[Slip] = []
-    words: ToldStart | None = None
-    predicted: tuple[int, ...] = ()
-    name: str = ""
-    queue: str = ""
-    titles: list[str] = []
-
-    @property
-    def key(self) -> UnitKey:
-        return self.pod or tuple(GangKey(namespace, name) for namespace, name, _ in self.gangs)
-
-
-class StoredLoss(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored loss of the promise of a unit without a new one; `gangs` and `pod` as in StoredReservation."""
-
-    slips: list[Slip]
-    gangs: list[tuple[str, str, str]] = []
-    pod: str = ""
-
-    @property
-    def key(self) -> UnitKey:
-        return self.pod or tuple(GangKey(namespace, name) for namespace, name, _ in self.gangs)
-
-
-class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Reserved room on one node."""
-
-    amounts: dict[str, int]
-    copies: int = 1
-
-
-class StoredEnd(msgspec.Struct, frozen=True):
-    """Ended occurrence with pods to evict."""
-
-    start: int
-    end: int
-    nodes: list[str]
-
-
-class StoredGrant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored decision on one advance reservation: valid for the object of this uid while its request is
-    unchanged."""
-
-    name: str
-    uid: str
-    asks: str
-    phase: str
-    start: int
-    end: int
-    reason: str = ""
-    nodes: dict[str, StoredNode] = {}
-    ended: list[StoredEnd] = []
-    held_until: int = 0
-
-
-class StoredStarts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Observed starts of units with a promise, and of units with a forecast only."""
-
-    promised: tuple[ObservedStart, ...] = ()
-    forecast: tuple[ObservedStart, ...] = ()
 
 
 def kind_of(pod_class: PodClass) -> str:
@@ -170,89 +80,3 @@ def shares_of(kept: StoredReservation, parts: Sequence[Part], nodes: NodeTable) 
             Share(part.pod_class, np.array(rows, dtype=np.intp), np.array(list(counts.values()), dtype=np.int64))
         )
     return tuple(shares)
-
-
-def encode(
-    promises: Iterable[StoredReservation],
-    grants: Iterable[StoredGrant] = (),
-    losses: Iterable[StoredLoss] = (),
-) -> str:
-    parts = {"grants": list(grants), "losses": list(losses)}
-    more = {name: part for name, part in parts.items() if part}
-    return _ENCODER.encode({"version": VERSION, "reservations": list(promises), **more}).decode()
-
-
-def decode_grants(text: str) -> tuple[list[StoredGrant], list[str]]:
-    """Return the readable grants of a text, and a sentence for each fault. A text that is no JSON has no grants."""
-    return _decode_part(text, "grants", StoredGrant)
-
-
-def decode_losses(text: str) -> tuple[list[StoredLoss], list[str]]:
-    """Return the readable losses of a text, and a sentence for each fault. A text that is no JSON has no losses."""
-    return _decode_part(text, "losses", StoredLoss)
-
-
-def _decode_part(text: str, name: str, kind: type[P]) -> tuple[list[P], list[str]]:
-    try:
-        document = decode_json(text.encode("utf-8", "surrogatepass"))
-    except msgspec.DecodeError:
-        return [], []
-    entries = document.get(name, []) if isinstance(document, dict) and document.get("version") == VERSION else []
-    if not isinstance(entries, list):
-        return [], [f"{name} is no list and all are forgotten"]
-    readable: list[P] = []
-    faults: list[str] = []
-    for place, entry in enumerate(entries):
-        try:
-            readable.append(msgspec.convert(entry, kind))
-        except msgspec.ValidationError as error:
-            faults.append(f"{name}[{place}] is forgotten: {error}")
-    return readable, faults
-
-
-def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
-    """Return the readable promises of a text, and a sentence for each fault."""
-    try:
-        document = decode_json(text.encode("utf-8", "surrogatepass"))
-    except msgspec.DecodeError as error:
-        return [], [f"no reservation can be read and the promises are forgotten: {error}"]
-    if not isinstance(document, dict) or document.get("version") != VERSION:
-        return [], [f"it is not of version {VERSION} and its promises are forgotten"]
-    entries = document.get("reservations")
-    if not isinstance(entries, list):
-        return [], ["reservations is no list and its promises are forgotten"]
-    promises: list[StoredReservation] = []
-    faults: list[str] = []
-    for place, entry in enumerate(entries):
-        try:
-            promise = msgspec.convert(entry, StoredReservation)
-        except msgspec.ValidationError as error:
-            faults.append(f"reservations[{place}] is forgotten: {error}")
-            continue
-        if min(promise.start, promise.promised, promise.told, promise.made) <= 0:
-            faults.append(f"reservations[{place}] is forgotten: one of start, promised, told and made is no time")
-            continue
-        promises.append(promise)
-    return promises, faults
-
-
-def encode_starts(starts: StoredStarts, most: int) -> str:
-    """Encode the last starts that fit into `most` bytes."""
-    while True:
-        text = _ENCODER.encode({"version": VERSION, "starts": starts}).decode()
-        if len(text.encode()) <= most:
-            return text
-        starts = StoredStarts(*(each[len(each) // 2 + 1 :] for each in (starts.promised, starts.forecast)))
-
-
-def decode_starts(text: str) -> tuple[StoredStarts, str]:
-    """Return the readable starts of a text, and its fault ("" for none)."""
-    if not text:
-        return StoredStarts(), ""
-    try:
-        document = decode_json(text.encode("utf-8", "surrogatepass"))
-        if not isinstance(document, dict) or document.get("version") != VERSION:
-            return StoredStarts(), f"it is not of version {VERSION} and its starts are forgotten"
-        return msgspec.convert(document.get("starts"), StoredStarts), ""
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        return StoredStarts(), f"its starts are forgotten: {error}"

@@ -9,11 +9,12 @@ import numpy as np
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
+from phalanx.model.promise_records import Slip, ToldStart
+from phalanx.model.promise_texts import basis_of, postponement
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.reservations.calibration import PERCENTS, StartCalibration
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.pod_ends import latest_end
-from phalanx.scheduling.reservations.reservation import Slip, ToldStart
 from phalanx.scheduling.reservations.window import Part, Window
 
 _MINUTE = 60
@@ -91,24 +92,3 @@ def forecast_sentence(expected: int, until: int) -> str:
 
 def _expected(expected: int, until: int) -> str:
     return f"expected {format_moment(expected)}, in 80 of 100 cases until {format_moment(until)}"
-
-
-def basis_of(gangs: int, endless: int) -> str:
-    sentence = "beside running pods"
-    if gangs:
-        sentence = (
-            "by the run-time limit of a running gang"
-            if gangs == 1
-            else f"by the run-time limits of {gangs} running gangs"
-        )
-    if endless:
-        sentence += f" ({endless} pod{'s' if endless != 1 else ''} without a known end on other nodes)"
-    return sentence
-
-
-def postponement(slip: Slip) -> str:
-    """Return the text of a postponed or lost start, with its cause."""
-    cause = slip.cause.value + (f" ({slip.by})" if slip.by else "")
-    if not slip.start:
-        return f"its start at {format_moment(slip.former)} was lost at {format_moment(slip.when)}: {cause}"
-    return f"moved at {format_moment(slip.when)} from {format_moment(slip.former)}: {cause}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
+from phalanx.model.promise_records import StoredGrant, StoredLoss, StoredReservation, StoredStarts
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -13,7 +14,6 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.reservations.stored import StoredGrant, StoredLoss, StoredReservation, StoredStarts
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
 from phalanx.scheduling.session.session import Session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.promise_records import StoredReservation
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
 from phalanx.scheduling.start_reservations.turns import due_units

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from phalanx.model.gang import GangKey
+from phalanx.model.promise_records import ToldStart
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.reservations.plan import ReservationPlan
-from phalanx.scheduling.reservations.reservation import ToldStart
 from phalanx.scheduling.reservations.telling import start_sentence
 
 

@@ -15,6 +15,7 @@ from phalanx.cluster.resource_space import IntArray
 from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
+from phalanx.model.promise_records import StoredLoss, StoredReservation
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -22,7 +23,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
-from phalanx.scheduling.reservations.stored import StoredLoss, StoredReservation, shares_of, stored, stored_gangs
+from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn

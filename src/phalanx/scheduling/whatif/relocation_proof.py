@@ -11,11 +11,11 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import HOLD, Node
 from phalanx.model.pod import MemberState, Pod, PodPhase
+from phalanx.model.promise_records import StoredReservation
 from phalanx.scheduling.defragmentation.relocation import Goal, Placement, RoomFor
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.quota.usage_history import AccountUsage
-from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 

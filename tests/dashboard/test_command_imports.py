@@ -1,0 +1,81 @@
+"""Lists import no scheduler and no large library: they would take longer to start than to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from tests.dashboard.cluster import Page, Site
+from tests.dashboard.test_command_answers import Tenant, publish
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
+
+HEAVY = ("numpy", "aiohttp", "cryptography", "sqlalchemy", "textual", "rich", "phalanx.scheduling")
+_RUN = """
+import sys
+from phalanx.cli.main import cli
+try:
+    cli.main(sys.argv[1:], standalone_mode=False)
+finally:
+    print("modules:", *sys.modules, file=sys.stderr)
+"""
+
+
+async def modules_of(kubeconfig: object, *words: str) -> set[str]:
+    """Return the names of all modules that a command imports until its end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _RUN, *words),
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return set(errors.decode().rpartition("modules:")[2].split())
+
+
+def check(modules: set[str], most: int, allowed: tuple[str, ...] = ()) -> None:
+    """Check that no heavy module is imported, and at most `most` of ours."""
+    for heavy in set(HEAVY) - set(allowed):
+        assert not {name for name in modules if name == heavy or name.startswith(f"{heavy}.")}
+    assert sum(name.startswith("phalanx") for name in modules) <= most
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("--help",), 10),
+        (("jobs", "--help"), 40),
+        (("jobs", "-A"), 280),
+        (("job", "list"), 250),
+        (("reservations",), 210),
+        (("clusters",), 60),
+    ],
+)
+async def test_list_of_an_administrator_imports_no_scheduler(site: Site, words: tuple[str, ...], most: int) -> None:
+    check(await modules_of(site.directory / "kubeconfig", *words), most)
+
+
+async def test_list_of_nodes_imports_arrays_but_no_scheduler(site: Site) -> None:
+    # Free room is computed on the arrays of the cluster state, as the scheduler does.
+    check(await modules_of(site.directory / "kubeconfig", "nodes"), 360, allowed=("numpy",))
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("why", "impossible"), 200),
+        (("order",), 90),
+        (("jobs", "--start"), 90),
+        (("queue", "tree"), 90),
+        (("nodes",), 90),
+    ],
+)
+async def test_question_to_the_server_imports_no_scheduler(
+    site: Site, shared: Page, words: tuple[str, ...], most: int
+) -> None:
+    await publish(site, shared.url)
+    check(await modules_of(Tenant(site, "ours").file, *words), most)
