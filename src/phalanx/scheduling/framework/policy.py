@@ -13,6 +13,7 @@ from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDec
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.queue_policies import QueuePolicies
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True):
     `report`, `evict-when-needed` or `kill`. With `heeds_maintenance_signals`, pods that would not end before a
     node's announced maintenance are not placed there. `defragmentation` are the settings of the action
     `defragment`, None without it. `pod_events` is one of POD_EVENTS: whether members of gangs get an event of their
-    own when they are bound.
+    own when they are bound. `queues` are the policies of single queues by name.
     """
 
     actions: tuple[str, ...]
@@ -65,6 +66,7 @@ class Policy(msgspec.Struct, frozen=True):
     heeds_maintenance_signals: bool = True
     defragmentation: DefragmentSettings | None = None
     pod_events: str = POD_EVENTS[0]
+    queues: QueuePolicies = {}
 
     @property
     def places_best_effort_only(self) -> bool:
