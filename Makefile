@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test calls test-slow features flaky pythons soak lint audit bench image sbom site pictures setup clean
+.PHONY: demo quick test calls test-slow features flaky pythons soak lint audit bench image sbom release site pictures \
+  setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
@@ -49,6 +50,9 @@ sbom: setup        ## what the image is made of in Python, in CycloneDX, as buil
 	@$(PYTHON) -m venv build/sbom && build/sbom/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
 	@build/sbom/bin/cyclonedx-py requirements image/requirements.txt --pyproject pyproject.toml --output-reproducible \
 	  --output-file build/phalanx.cdx.json && echo build/phalanx.cdx.json
+
+release: setup     ## wheels, sdists, chart, SBOM, notes, checksums, and the image where it can be built, checked, as dist/
+	@$(BIN)/python .ci/release.py
 
 site: build/site-venv/.ready   ## the documents as a site with search, links and anchors checked, as build/site
 	@$(PYTHON) .ci/site_pages.py prepare

@@ -34,7 +34,7 @@ def values(*words: str) -> list[str]:
 def test_commands_options_and_choices_are_candidates() -> None:
     assert values("rel") == ["release"]
     assert values("jobs", "--so") == ["--sort-by"]
-    assert values("queue", "") == ["describe", "list", "tree"]
+    assert values("queue", "") == ["close", "create", "delete", "describe", "edit", "list", "open", "tree"]
     assert values("reservations", "--kind", "") == ["promise", "reservation", "koordinator"]
 
 

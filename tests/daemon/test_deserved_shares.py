@@ -45,7 +45,7 @@ class Asked:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     counted, real = Asked(), proportion.deserved_shares
 
-    def deserved_shares(session: AccountView) -> dict[AccountKey, Mapping[str, int]]:
+    def deserved_shares(session: AccountView, *, by_priority: bool = False) -> dict[AccountKey, Mapping[str, int]]:
         counted.threads.append(threading.get_ident())
         return real(session)
 

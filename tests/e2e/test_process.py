@@ -273,7 +273,7 @@ async def test_probes_and_metrics(place: Place) -> None:
         assert (await ask("/readyz"))[0] == 503
         await place.serve()
         await scheduler.says("phalanx scheduler ready")
-        assert await ask("/readyz") == (200, "scheduling\n")
+        assert await ask("/readyz") == (200, "scheduling\nrole: leader\n")
         await place.node("n1")
         await place.gang()
         await place.until_bound()
@@ -284,6 +284,7 @@ async def test_probes_and_metrics(place: Place) -> None:
             "[+]fresh",
             "[+]policy",
             "scheduling",
+            "role: leader",
         ]
         # The endpoints refuse callers without a token.
         assert (await ask("/debug/state"))[0] == 401

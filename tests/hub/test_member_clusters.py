@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from phalanx.hub.members.credential_expiry import CredentialLife, credential_life
 from phalanx.hub.names import MEMBER_CLUSTERS
+from tests.e2e.world import pod
 from tests.hub.federation import Federation, Json, federation, until
 
 HOUR, DAY = 3600, 24 * 3600
@@ -65,6 +66,7 @@ async def test_member_reports_its_capacity_and_usage(one: Federation) -> None:
     east = one.members["east"]
     await east.node("n1", "8")
     await east.node("n2", "4500m")
+    await east.client.create("/api/v1/namespaces/default/pods", pod("p", cpu="1500m", nodeName="n1"))
     await one.join("east")
     await one.start_hub()
 
@@ -75,6 +77,7 @@ async def test_member_reports_its_capacity_and_usage(one: Federation) -> None:
     status = await until(has_nodes, "east says what it has")
     assert status["nodes"] == {"total": 2, "ready": 0}
     assert status["allocatable"] == {"cpu": "12500m", "memory": "64Gi", "pods": "220"}
+    assert status["used"] == {"cpu": "1500m", "memory": "0", "pods": "1"}
     assert status["version"].startswith("v1.")
     (active,) = [each for each in status["conditions"] if each["type"] == "Active"]
     assert active["status"] == "True"

@@ -137,6 +137,18 @@ class TestQueues:
         assert (entry.share, entry.dominant) == (25.0, "cpu")
         assert entry.pods == Counts(2, 1)
 
+    def test_share_of_an_idle_account_does_not_depend_on_the_usage_of_other_accounts(self) -> None:
+        shown = []
+        for busy in (False, True):
+            world = World(10).queue("a", deserved=cpu(3)).queue("b").quota("ns", 3, 6)
+            if busy:
+                # Pods without requests: of all resources `pods` is used most.
+                world.state.apply(PodUpdated(Pod("x", "p", "p", PodClass(), (), "phalanx", "n", PodPhase.RUNNING)))
+            answer = world.report(CAPACITY)
+            entries = (queue(answer, "a"), quota(answer, "ns/quota"))
+            shown.append([(entry.dominant, entry.own_share) for entry in entries])
+        assert shown == [[("cpu", 30.0), ("cpu", 30.0)]] * 2
+
     def test_room_reserved_until_victims_terminate_is_charged_to_the_victims(self) -> None:
         world = World(2).queue("default").queue("a").pods(2, running=True).pods(2, "a")
         for uid in ("u3", "u4"):

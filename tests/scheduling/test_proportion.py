@@ -116,6 +116,45 @@ class TestDeserved:
         assert deserved(world, "a", "b") == [3, 3]
 
 
+BY_PRIORITY = policy("name: proportion, arguments: {proportion.priorityFirst: true}")
+
+
+class TestPriorityFirst:
+    def test_siblings_are_filled_by_priority_and_weights_divide_within_one(self) -> None:
+        world = cluster(12, BY_PRIORITY).queue("high", priority=10).queue("a", weight=1).queue("b", weight=2)
+        world.pods("high", 6, queue="high", gpu=1).pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
+        assert deserved(world, "high", "a", "b") == [None, 2, 4]
+
+    def test_lowest_priority_gets_nothing_once_all_is_requested_above(self) -> None:
+        world = cluster(12, BY_PRIORITY).queue("high", priority=10).queue("low", weight=100)
+        world.pods("high", 20, queue="high", gpu=1).pods("low", 12, queue="low", gpu=1)
+        assert deserved(world, "high", "low") == [None, 0]
+        world.run()
+        assert (len(world.placed("high-")), len(world.placed("low-"))) == (12, 0)
+
+    def test_guarantees_of_lower_priorities_are_served_first(self) -> None:
+        world = cluster(12, BY_PRIORITY).queue("high", priority=10).queue("low", guarantee={"gpu": 3})
+        world.pods("high", 20, queue="high", gpu=1).pods("low", 12, queue="low", gpu=1)
+        assert deserved(world, "high", "low") == [9, 3]
+
+    def test_priorities_count_among_the_children_of_one_queue_only(self) -> None:
+        world = cluster(12, BY_PRIORITY).queue("eng").queue("sci")
+        world.queue("prod", parent="eng", priority=10).queue("dev", parent="eng")
+        for name in ("prod", "dev", "sci"):
+            world.pods(name, 12, queue=name, gpu=1)
+        assert deserved(world, "eng", "sci", "prod", "dev") == [6, 6, 6, 0]
+
+    def test_capability_of_a_higher_priority_leaves_the_rest(self) -> None:
+        world = cluster(12, BY_PRIORITY).queue("high", priority=10, capability={"gpu": 5}).queue("low")
+        world.pods("high", 20, queue="high", gpu=1).pods("low", 12, queue="low", gpu=1)
+        assert deserved(world, "high", "low") == [5, 7]
+
+    def test_priorities_do_not_change_shares_by_default(self) -> None:
+        world = cluster(12).queue("high", priority=10).queue("low")
+        world.pods("high", 20, queue="high", gpu=1).pods("low", 12, queue="low", gpu=1)
+        assert deserved(world, "high", "low") == [6, 6]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(25)))
 def test_shares_add_up_on_every_level_of_any_tree(seed: int) -> None:

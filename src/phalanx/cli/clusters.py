@@ -156,7 +156,8 @@ def _of(entry: dict[str, Any], resource: str) -> str:
     total = entry["allocatable"].get(resource)
     if total is None:
         return ""
-    return f"{entry['used'].get(resource, '?')}/{total}"
+    used = entry["used"].get(resource)
+    return f"{used}/{total}" if used is not None else f"{total} in all"
 
 
 def _expiry(moment: str) -> str:

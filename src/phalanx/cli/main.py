@@ -59,8 +59,14 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "Serve a web page with live queues, gangs and nodes.",
     ),
     "defrag": ("phalanx.cli.nodes.defrag:defrag", "Move pods to empty nodes or to make room for a gang."),
-    "queue": ("phalanx.cli.accounts.queue:queue", "Show the usage, deserved share and waiting gangs of queues."),
-    "quota": ("phalanx.cli.accounts.queue:quota", "Show the usage, borrowing and lending of elastic quotas."),
+    "queue": (
+        "phalanx.cli.accounts.queue:queue",
+        "Show the usage, deserved share and waiting gangs of queues; change queues.",
+    ),
+    "quota": (
+        "phalanx.cli.accounts.queue:quota",
+        "Show the usage, borrowing and lending of elastic quotas; set quotas.",
+    ),
     "history": ("phalanx.cli.accounts.history:history", "List past and current runs of gangs."),
     "report": ("phalanx.cli.accounts.history:report", "Report the usage of queues and users in a month."),
     "accounting": (

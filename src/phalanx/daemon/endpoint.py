@@ -95,7 +95,8 @@ async def serving(
 
     async def ready(request: web.Request) -> web.Response:
         word = observed.condition()
-        text = f"{word or 'not synced'}\n"
+        role = "leader" if observed.checks().get("leader") else "standby"
+        text = f"{word or 'not synced'}\nrole: {role}\n"
         if "verbose" in request.query:
             marks = (f"[{'+' if good else '-'}]{name}" for name, good in observed.checks().items())
             text = "\n".join([*marks, text])

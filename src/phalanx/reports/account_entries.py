@@ -61,7 +61,7 @@ class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Common fields of queues and quotas in reports. JSON and YAML omit empty fields.
 
     `share` is the largest percentage that the account uses of any cluster resource; `dominant` is that resource.
-    For an account without usage, `dominant` is the dominant resource of the whole cluster. `own_share` is the
+    For an account without usage, `dominant` is the dominant resource of its own amount. `own_share` is the
     account's own percentage of `dominant`: its entitled or min amount. `used` is charged for pods on nodes,
     `running` is the running part of it, `pending` sums the requests of pending pods. `borrowed` is usage above the
     own amount, `lent` the own amount that other accounts use. `partners` are the lenders or borrowers, largest

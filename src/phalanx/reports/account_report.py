@@ -149,7 +149,13 @@ class AccountReport:
         entry.depth = len(record.lineage()) - 1
         entry.parent = quota_name(record.parent) if record.parent is not None else ""
         entry.used, entry.running, entry.pending = amounts(used), amounts(record.running), amounts(pending)
-        entry.dominant = dominant_resource(used.items(), self.totals) or self._busiest
+        # Without usage the largest part of the account's own amounts counts: the usage of other accounts changes
+        # neither the resource nor the percentage that an idle account is shown.
+        entry.dominant = (
+            dominant_resource(used.items(), self.totals)
+            or dominant_resource(right.items(), self.totals)
+            or self._busiest
+        )
         entry.share = self._percent(used)
         entry.own_share = self._percent({entry.dominant: right.get(entry.dominant, 0)})
         entry.gangs = self._gangs.get(record.key, NO_COUNTS)

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from phalanx.cli.accounts.queue_orders import (
+    queue_close,
+    queue_create,
+    queue_delete,
+    queue_edit,
+    queue_open,
+    quota_set,
+)
 from phalanx.cli.arguments import Dress
 from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
@@ -64,17 +72,21 @@ def _report_options(*, wide: bool = False) -> tuple[Dress, ...]:
 
 @click.group()
 def queue() -> None:
-    """Show the usage, deserved share and waiting gangs of queues.
-
+    """Show the usage, deserved share and waiting gangs of queues, and change queues.
 
     The numbers come from a dry run of the scheduler over the live cluster. They are current even if no scheduler
-    runs. Nothing is changed.
+    runs.
 
     \b
     phalanx queue list
     phalanx queue tree --watch
     phalanx queue describe team-a
+    phalanx queue create team-a --weight 2
     """
+
+
+for command in (queue_create, queue_edit, queue_open, queue_close, queue_delete):
+    queue.add_command(command)
 
 
 @queue.command("list")
@@ -139,15 +151,19 @@ def queue_describe(invocation: Invocation, arguments: OneAccountArguments) -> No
 
 @click.group()
 def quota() -> None:
-    """Show the usage, borrowing and lending of elastic quotas.
+    """Show the usage, borrowing and lending of elastic quotas, and set quotas.
 
     All families are shown: ElasticQuotas of scheduler-plugins, Koordinator's trees, ACK's ElasticQuotaTree. The
-    numbers come from a dry run over the live cluster; nothing is changed.
+    numbers come from a dry run over the live cluster.
 
     \b
     phalanx quota list
     phalanx quota describe team-a
+    phalanx quota set team-a -n team-a --min cpu=100 --max cpu=200
     """
+
+
+quota.add_command(quota_set)
 
 
 @quota.command("list")

@@ -20,6 +20,7 @@ from phalanx.cli.connection import (
 from phalanx.cli.explanation.moments import age
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
+from phalanx.cli.services.options import health_address_option
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -48,6 +49,7 @@ class AccountingRunArguments(LogArguments):
     database: str | None
     keep: int | None
     notifications: str | None
+    metrics_address: str
 
 
 @accounting.command()
@@ -67,6 +69,7 @@ class AccountingRunArguments(LogArguments):
     help="Send webhooks and mail about starts, ends, failures, evictions and broken promises of runs, to the "
     "targets in this file.",
 )
+@health_address_option
 @pass_invocation(
     AccountingRunArguments,
     scheduler_names_option("are recorded"),
@@ -108,7 +111,12 @@ def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
 
     async def work(client: KubeClient) -> None:
         service = AccountingService(client, accounts, options)
-        await run_announced(service, lambda: f"phalanx accounting ready: {accounts.name}")
+        await run_announced(
+            service,
+            lambda: f"phalanx accounting ready: {accounts.name}",
+            address=arguments.metrics_address,
+            part="accounting",
+        )
 
     try:
         invocation.run(work)

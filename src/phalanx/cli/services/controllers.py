@@ -11,6 +11,7 @@ from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import (
+    health_address_option,
     leader_elect_option,
     own_lease_namespace_option,
     served_names_option,
@@ -27,6 +28,7 @@ class ControllersArguments(LogArguments):
 
     leader_elect: bool
     concurrency: int
+    metrics_address: str
 
 
 @click.command()
@@ -38,6 +40,7 @@ class ControllersArguments(LogArguments):
 @leader_elect_option
 @own_lease_namespace_option
 @write_concurrency_option
+@health_address_option
 @pass_invocation(ControllersArguments, log_options)
 def controllers(invocation: Invocation, arguments: ControllersArguments) -> None:
     """Run the controllers of jobs, job flows and PodGroups until SIGTERM or Ctrl-C.
@@ -69,6 +72,9 @@ def controllers(invocation: Invocation, arguments: ControllersArguments) -> None
             lambda: (
                 f"phalanx controllers ready: {', '.join(controller.name for controller in service.controllers)}"
             ),
+            address=arguments.metrics_address,
+            part="controllers",
+            leads=service.leadership.holds,
         )
         return service.leadership.lost_because
 

@@ -10,7 +10,7 @@ import click
 from phalanx.cli.connection import connection_options, fixed_scheduler_names_option, policy_file_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
-from phalanx.cli.services.options import leader_elect_option
+from phalanx.cli.services.options import health_address_option, leader_elect_option
 
 if TYPE_CHECKING:
     from phalanx.hub.karmada.service import KarmadaService
@@ -30,6 +30,7 @@ class HubArguments(LogArguments):
     multikueue_dispatcher: bool
     kueue_namespace: str
     karmada: bool
+    metrics_address: str
 
 
 @click.command()
@@ -66,6 +67,7 @@ class HubArguments(LogArguments):
     is_flag=True,
     help="Run as Karmada scheduler: schedule bindings with schedulerName phalanx, dispatch nothing.",
 )
+@health_address_option
 @pass_invocation(HubArguments, log_options)
 def hub(invocation: Invocation, arguments: HubArguments) -> None:
     """Dispatch gangs to member clusters until SIGTERM or Ctrl-C.
@@ -98,7 +100,13 @@ def hub(invocation: Invocation, arguments: HubArguments) -> None:
 
     async def work(client: KubeClient) -> str:
         service = _service(client, policy, invocation.scheduler_names, arguments)
-        await run_announced(service, lambda: "phalanx hub ready")
+        await run_announced(
+            service,
+            lambda: "phalanx hub ready",
+            address=arguments.metrics_address,
+            part="hub",
+            leads=service.leadership.holds,
+        )
         return service.leadership.lost_because
 
     run_leading(invocation, work)

@@ -15,6 +15,12 @@ leader_elect_option = click.option(
 own_lease_namespace_option = click.option(
     "--lease-namespace", default="kube-system", show_default=True, help="Namespace of the lease."
 )
+health_address_option = click.option(
+    "--metrics-address",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve /healthz, /livez, /readyz and /metrics on this address.",
+)
 write_concurrency_option = click.option(
     "--concurrency",
     type=click.IntRange(min=1),

@@ -16,14 +16,31 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 
-async def run_announced(service: RunningService, announcement: Callable[[], str]) -> None:
-    """Run a service until a signal, and print `announcement()` when it is ready."""
+async def run_announced(
+    service: RunningService,
+    announcement: Callable[[], str],
+    *,
+    address: str = "",
+    part: str = "",
+    leads: Callable[[], bool] = lambda: True,
+) -> None:
+    """Run a service until a signal, and print `announcement()` when it is ready. With an `address` serve health and
+    metrics of this `part`. Raises click.ClickException for an unusable address."""
 
     async def announce() -> None:
         await service.ready.wait()
         click.echo(announcement())
 
-    await run_until_signal(service, announce=announce)
+    if not address:
+        await run_until_signal(service, announce=announce)
+        return
+    from phalanx.kube.health_endpoint import HealthAddressError, health_endpoint
+
+    try:
+        async with health_endpoint(address, part, service.ready.is_set, leads):
+            await run_until_signal(service, announce=announce)
+    except HealthAddressError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def run_leading(invocation: Invocation, work: Callable[[KubeClient], Coroutine[Any, Any, str]]) -> None:

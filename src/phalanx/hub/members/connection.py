@@ -210,7 +210,7 @@ class ClusterConnection:
         while True:
             try:
                 async with asyncio.timeout(_SYNC_SECONDS):
-                    self.capacity = await read_capacity(self.client)
+                    self.capacity = await read_capacity(self.client, self.capacity)
             except (ApiError, ConnectionLost, TimeoutError) as error:
                 log.info("cluster %s: its capacity is unknown: %s", self.name, printable(error))
             except Exception as error:

@@ -183,7 +183,8 @@ class MemberClusters:
             body["version"] = capacity.version or None
             body["nodes"] = {"total": capacity.nodes, "ready": capacity.ready}
             body["allocatable"] = _replacing(old.get("allocatable"), written(capacity.allocatable))
-            used = self._used(cluster.name)
+            forecast = self._used(cluster.name)
+            used = forecast if forecast is not None else capacity.used
             if used is not None:
                 offered = {name: used.get(name, 0) for name in capacity.allocatable}
                 body["used"] = _replacing(old.get("used"), written(offered))

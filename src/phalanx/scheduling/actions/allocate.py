@@ -11,7 +11,7 @@ from phalanx.scheduling.actions.enqueue import admit_unit
 from phalanx.scheduling.actions.preempt import preempt_for
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
-from phalanx.scheduling.ordering.fifo import FifoQueues
+from phalanx.scheduling.ordering.fifo import FifoQueues, any_queue_keeps_order
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
 from phalanx.scheduling.queue.demands import PodDemand
@@ -31,7 +31,7 @@ def allocate(session: Session) -> None:
     pods without a gang and without requests, except in fifo queues.
     """
     fifo = FifoQueues(session)
-    in_order = session.state.ledger.keeps_order and "backfill" in session.plugin_runtime.policy.actions
+    in_order = any_queue_keeps_order(session) and "backfill" in session.plugin_runtime.policy.actions
     walk(
         session,
         [unit for unit in session.units if not is_best_effort(unit) or (in_order and fifo.keeps_order(unit))],
@@ -80,7 +80,7 @@ class _Walk:
             if turn.members:
                 line.add_turn(turn)
         session = self._session
-        if self._plan is None and not self._known_borrowing.active and not session.state.ledger.keeps_order:
+        if self._plan is None and not self._known_borrowing.active and not any_queue_keeps_order(session):
             line.room = self._certain_room
         return self._handle_turn
 

@@ -13,6 +13,7 @@ from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDec
 from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.queue_policies import QueuePolicies
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class Policy(msgspec.Struct, frozen=True):
     `report`, `evict-when-needed` or `kill`. With `heeds_maintenance_signals`, pods that would not end before a
     node's announced maintenance are not placed there. `defragmentation` are the settings of the action
     `defragment`, None without it. `pod_events` is one of POD_EVENTS: whether members of gangs get an event of their
-    own when they are bound. `autoscaler` is one of AUTOSCALERS.
+    own when they are bound. `autoscaler` is one of AUTOSCALERS. `queues` are the policies of single queues by name.
     """
 
     actions: tuple[str, ...]
@@ -68,6 +69,7 @@ class Policy(msgspec.Struct, frozen=True):
     defragmentation: DefragmentSettings | None = None
     pod_events: str = POD_EVENTS[0]
     autoscaler: str = AUTOSCALERS[0]
+    queues: QueuePolicies = {}
 
     @property
     def requests_nodes(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
+from phalanx.scheduling.framework.queue_policies import keeps_order
 from phalanx.scheduling.ordering.entitlements import QUOTA_TREES, own_of, quota_of
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -49,6 +50,7 @@ class Borrowing:
 
     def __init__(self, session: Session, charge_paths: Iterable[ChargePath]) -> None:
         self._session = session
+        self._queues = session.plugin_runtime.policy.queues
         # Without reclaim, deserved shares of queues give no claim; a quota's min does.
         self._takes_back = session.plugin_runtime.policy.eviction.reclaim
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
@@ -100,7 +102,7 @@ class Borrowing:
         accounts |= {
             charge_path.queue
             for charge_path in charges
-            if charge_path.queue is not None and _keeps_order(charge_path.queue)
+            if charge_path.queue is not None and keeps_order(self._queues, charge_path.queue)
         }
         for account in accounts:
             self._behind.setdefault(account, -1)
@@ -139,7 +141,7 @@ class Borrowing:
             if entry.degree <= self._limit and closed.isdisjoint(entry.accounts):
                 chosen.append(entry)
             else:
-                closed |= {account for account in entry.accounts if _keeps_order(account)}
+                closed |= {account for account in entry.accounts if keeps_order(self._queues, account)}
         return chosen
 
     def _before(self, accounts: Iterable[AccountRecord]) -> list[AccountRecord]:
@@ -188,7 +190,3 @@ class Borrowing:
                     self._own[account] = own_of(self._session, account)
             ranked_accounts = self._degrees[charge_path] = [entry for entry in ranked if self._own[entry[0]]]
         return ranked_accounts
-
-
-def _keeps_order(queue: AccountRecord) -> bool:
-    return queue.spec is not None and queue.spec.fifo

@@ -6,6 +6,7 @@ from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.verdict import NamedObject, gang_object
+from phalanx.scheduling.framework.queue_policies import any_order, keeps_order
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
@@ -15,7 +16,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class FifoQueues:
-    """The queues with `dequeueStrategy: fifo` during one walk.
+    """The queues whose units keep their order during one walk: by `dequeueStrategy: fifo`, or by the policy.
 
     A unit that waits for neither nodes nor quota (members or claims are missing, its queue is closed) holds up no
     other unit, and a nominated unit is held up by no unit.
@@ -23,7 +24,7 @@ class FifoQueues:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._any = session.state.ledger.keeps_order
+        self._any = any_queue_keeps_order(session)
         self._undecided: dict[AccountKey, Rank] | None = None
 
     def blocked(self, unit: QueuedUnit) -> bool:
@@ -86,7 +87,13 @@ class FifoQueues:
 
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.charge_path(unit.members[0]).queue if self._any and unit.members else None
-        return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
+        policies = self._session.plugin_runtime.policy.queues
+        return queue if queue is not None and keeps_order(policies, queue) else None
+
+
+def any_queue_keeps_order(session: Session) -> bool:
+    """Return whether the units of some queue keep their order; cheap."""
+    return session.state.ledger.keeps_order or any_order(session.plugin_runtime.policy.queues)
 
 
 def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[NamedObject, ...]:

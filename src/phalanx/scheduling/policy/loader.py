@@ -22,6 +22,7 @@ from phalanx.scheduling.framework.eviction_options import (
 )
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.policy import AUTOSCALERS, POD_EVENTS, ConfiguredPlugin, Policy
+from phalanx.scheduling.framework.queue_policies import QueuePolicy, parse_queue_policies
 from phalanx.scheduling.framework.reservation_settings import reservation_settings
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
@@ -67,6 +68,7 @@ _OWN = (
     "maintenanceSignals",
     "podEvents",
     "autoscaler",
+    "queues",
 )
 _EXCEEDED = ("report", "evict-when-needed", "kill")
 _Options = Mapping[str, object]
@@ -119,8 +121,14 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
         *own[6:8],
         defragmentation,
         *own[8:],
+        _queue_policies(document.get("phalanx"), errors),
     )
     return policy, errors
+
+
+def _queue_policies(own: object, errors: list[str]) -> dict[str, QueuePolicy]:
+    stated = own.get("queues") if isinstance(own, Mapping) else None
+    return parse_queue_policies(stated, errors) if stated is not None else {}
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:

@@ -11,6 +11,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.framework.queue_policies import barred_from_eviction
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, charges_of, copies_of, demand_of
 from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
@@ -37,7 +38,9 @@ class Preemptor(Protocol):
     priority: int
     """The priority that victims must not reach."""
     preempts: bool
-    """Whether the preemption policies of all pods permit preemption."""
+    """Whether the preemption policies of all pods and of their queues permit preemption."""
+    barred_by: str
+    """The queue whose policy forbids evictions for the pods; "" if none does."""
     surplus: bool
     """Whether the pods are surplus that reclaims its share only: it evicts surplus of other gangs, and a whole gang
     only if the gang's accounts keep their shares."""
@@ -109,7 +112,12 @@ class QuorumPreemptor:
         self.priority = min(_preempting_priority(placement, composites, least) for placement in unsatisfied)
         members = [member for placement in unsatisfied for batch in placement.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
-        self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
+        self.barred_by = _barred_by(session, members)
+        self.preempts = (
+            not self.barred_by
+            and all(member.pod.preempts for member in members)
+            and all(map(composites.preempts, unit.gangs))
+        )
         self.nominated = nominated_members(unit)
         self.classes = self._quorums.classes
         self.total = sum(placement.need.total for placement in unsatisfied)
@@ -186,7 +194,8 @@ class PodPreemptor:
         stated = spec.priority if spec is not None else None
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
-        self.preempts = first.pod.preempts
+        self.barred_by = _barred_by(session, [first])
+        self.preempts = first.pod.preempts and not self.barred_by
         self.nominated = [record for record in records if record.nomination is not None]
         self.classes = (first.pod_class,)
         self.total = len(records)
@@ -253,3 +262,19 @@ def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[
     while count > 1:
         yield PodPreemptor(session, alike[:count], *(unit.pod for unit in alike[:count] if unit.pod is not None))
         count //= 2
+
+
+def _barred_by(session: Session, members: Iterable[PodRecord]) -> str:
+    """Return the queue whose policy forbids evictions for one of the members; "" if none does."""
+    policies = session.plugin_runtime.policy.queues
+    if not policies:
+        return ""
+    barred = (barred_from_eviction(policies, session.charge_path(member).queue) for member in members)
+    return next(filter(None, barred), "")
+
+
+def never_evicts(preemptor: Preemptor) -> str:
+    """Return the reason why no pod is evicted for a preemptor that must not preempt."""
+    if preemptor.barred_by:
+        return f"the policy forbids evictions for queue {preemptor.barred_by} (phalanx.queues)"
+    return "the preemptor has the preemptionPolicy Never"

@@ -16,7 +16,7 @@ from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.ordering.share_changes import share_version
-from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.preemptor import Preemptor, never_evicts
 from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays
 from phalanx.scheduling.preemption.search.candidates import Candidates
@@ -104,7 +104,7 @@ class Solver:
     def solve(self) -> Eviction | NoSolution:
         state = self._session.state
         if self.enforced and not self._preemptor.preempts:
-            return NoSolution(None, 0, (("the preemptor's preemptionPolicy is Never", 0),))
+            return NoSolution(None, 0, ((never_evicts(self._preemptor), 0),))
         self._candidates = self._find_candidates()
         self._reclaimees = self._candidates.reclaimees
         self._context = SearchContext(

@@ -17,6 +17,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
 from phalanx.model.promise_records import StoredLoss, StoredReservation
 from phalanx.scheduling.framework.extension_points import Vote
+from phalanx.scheduling.framework.queue_policies import reserves_starts
 from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -285,6 +286,8 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Return whether the policy reserves starts for such a unit, apart from its age."""
     if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
+        return False
+    if not reserves_starts(session.plugin_runtime.policy.queues, session.charge_path(unit.members[0]).queue):
         return False
     if not unit.starts_planned or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
         return False

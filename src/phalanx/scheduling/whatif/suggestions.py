@@ -110,7 +110,9 @@ def _suggestions(session: Session, preemptor: Preemptor, what_if: WhatIf) -> Ite
         return
     eviction = what_if.eviction
     records = [*(record for victim in eviction.victims for record in victim.records), *eviction.displaced]
-    if not preemptor.preempts:
+    if preemptor.barred_by:
+        yield Suggestion(f"set phalanx.queues.{preemptor.barred_by}.preempt: true in the policy", _let_it_preempt)
+    elif not preemptor.preempts:
         yield Suggestion("use a priority class with preemptionPolicy PreemptLowerPriority", _let_it_preempt)
     yield from _wait_for_time(what_if)
     yield from _raise_priority(session, preemptor, records)

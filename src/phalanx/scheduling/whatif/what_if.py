@@ -15,7 +15,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.extension_points import EvictVeto
-from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.preemptor import Preemptor, never_evicts
 from phalanx.scheduling.preemption.reclaimees import Reclaimees
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays, EvictionLimits
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
@@ -28,7 +28,6 @@ from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
 from phalanx.scheduling.session.session import Session
 
-NEVER = "the preemptor has the preemptionPolicy Never"
 ONE_NODE = "the policy requires all victims of a pod on one node (singleNodePreemption)"
 NO_WHOLE_GANG = "the policy evicts no whole gang (allowWholeBundle: false)"
 MATE_STAYS = "each belongs to a gang with another member that cannot be evicted"
@@ -167,7 +166,7 @@ class _Obstacles:
     def of(self, victims: Sequence[VictimCandidate], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
         all_records = [*(record for victim in victims for record in victim.records), *losers]
         if not self._preemptor.preempts:
-            self._note(NEVER, all_records)
+            self._note(never_evicts(self._preemptor), all_records)
         unopposed = [victim for victim in victims if not self._has_objections(victim)]
         self._check_together(unopposed)
         for record in losers:

@@ -67,7 +67,7 @@ function Cluster({ row, most, now, chosen, choose }) {
     <td><${State} word=${word} />${row.active !== "True" && html` <span class="muted small" title=${row.message}>${row.reason}</span>`}${row.unknown ? html` <span class="tag bad">${plural(row.unknown, "gang")} unknown</span>` : ""}</td>
     <td class="shares"><${Bar} whole=${most} parts=${PHASES.map(([name, color]) => ({ kind: color, value: gangs[name] || 0 }))} label=${summary || "no gangs"} /></td>
     <td class="num">${sum(gangs)}</td>
-    <td class="hide">${main(row).map((name) => html`<div key=${name} class="small" title=${`${(row.used || {})[name] || "?"} of ${row.offered[name]} ${name}, at the last query about a gang`}>${written(name, (row.used || {})[name]) || "?"}/${written(name, row.offered[name])} <span class="muted">${resource(name)}</span></div>`)}</td>
+    <td class="hide">${main(row).map((name) => html`<div key=${name} class="small" title=${`${(row.used || {})[name] ? `${row.used[name]} of ` : ""}${row.offered[name]} ${name}, at the last query about a gang`}>${(row.used || {})[name] ? `${written(name, row.used[name])}/` : ""}${written(name, row.offered[name])} <span class="muted">${resource(name)}</span></div>`)}</td>
     <td class="num hide" title=${row.version ? `Kubernetes ${row.version}` : null}>${row.nodes ? `${row.ready || 0}/${row.nodes}` : "–"}</td><td class="num hide">${row.cost || 0}</td>
     <td class="hide" title=${clock(row.last_seen)}>${row.last_seen ? `${age(row.last_seen, now)} ago` : "never"}${row.credential_ends && html` <span class="tag bad" title=${`The hub's credential for this cluster expires ${clock(row.credential_expires)}`}>credential expires</span>`}</td></tr>`;
 }

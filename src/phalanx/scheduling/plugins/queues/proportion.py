@@ -26,6 +26,7 @@ from phalanx.scheduling.quota.water_filling import ShareRequest, deserved
 _OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
 _NONE: Amounts = {}
 _BORROW = "proportion.borrow"
+_PRIORITY_FIRST = "proportion.priorityFirst"
 
 
 class Proportion(QueueAdmission):
@@ -40,14 +41,19 @@ class Proportion(QueueAdmission):
 
     With `proportion.borrow` (default true) units exceed the deserved amounts of their queue where room is idle that
     no unit within its share can use. (Volcano never exceeds them.)
+
+    With `proportion.priorityFirst` (default false) siblings are served by priority: after the guarantees of all,
+    those of the highest priority get their requests, those of the next one get from the rest. Weights divide among
+    siblings of one priority.
     """
 
     name = "proportion"
     deserved_from_accounts = True
-    arguments = (_BORROW,)
+    arguments = (_BORROW, _PRIORITY_FIRST)
 
     def __init__(self, arguments: Arguments) -> None:
         self._borrow = arguments.boolean(_BORROW, True)
+        self._by_priority = arguments.boolean(_PRIORITY_FIRST, False)
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float]:
         """Return the sort key: higher priority first, then the smaller used part of deserved; age and name break
@@ -69,7 +75,9 @@ class Proportion(QueueAdmission):
     def nominal_quota(self, session: AccountView, account: AccountRecord) -> Amounts | None:
         if account.key.tree is not Tree.QUEUE:
             return None
-        return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
+        return session.memo("entitled shares", lambda: entitled_shares(session, by_priority=self._by_priority)).get(
+            account.key, _NONE
+        )
 
     def deserved_with_request(
         self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
@@ -77,7 +85,9 @@ class Proportion(QueueAdmission):
         if account.key.tree is not Tree.QUEUE:
             return None
         key = ("prospective shares", asker.key, tuple(sorted(wanted.items())))
-        shares = session.memo(key, lambda: _shares(session, _needs(session, {asker.key: wanted})))
+        shares = session.memo(
+            key, lambda: _shares(session, _needs(session, {asker.key: wanted}), self._by_priority)
+        )
         return shares.get(account.key, _NONE)
 
     def _limit_of(self, session: View, account: AccountRecord) -> Limit | None:
@@ -123,21 +133,21 @@ class Proportion(QueueAdmission):
         return session.memo(("unshared", parent.key), compute)
 
     def _deserved(self, session: AccountView) -> dict[AccountKey, Amounts]:
-        return session.memo("deserved shares", lambda: deserved_shares(session))
+        return session.memo("deserved shares", lambda: deserved_shares(session, by_priority=self._by_priority))
 
 
-def deserved_shares(session: AccountView) -> dict[AccountKey, Amounts]:
+def deserved_shares(session: AccountView, *, by_priority: bool = False) -> dict[AccountKey, Amounts]:
     """Return the deserved amounts of every queue with requests, per resource of the cluster."""
-    return _shares(session, _needs(session))
+    return _shares(session, _needs(session), by_priority)
 
 
-def entitled_shares(session: AccountView) -> dict[AccountKey, Amounts]:
+def entitled_shares(session: AccountView, *, by_priority: bool = False) -> dict[AccountKey, Amounts]:
     """Return the deserved amounts of every active queue if all of them requested everything."""
     queues = [session.ledger.accounts[ROOT]]
     for queue in queues:
         queues.extend(child for child in queue.children.values() if takes_part(child))
     everything = _shared(session)
-    return _shares(session, {queue.key: everything for queue in queues})
+    return _shares(session, {queue.key: everything for queue in queues}, by_priority)
 
 
 def _shared(session: AccountView) -> Amounts:
@@ -150,8 +160,11 @@ def _share_out(session: AccountView) -> dict[str, int]:
     return {name: min(amount, left[name]) for name, amount in real_capabilities(session).total.items()}
 
 
-def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
-    """Return the deserved amounts of every queue with such needs."""
+def _shares(
+    session: AccountView, needs: Mapping[AccountKey, Amounts], by_priority: bool
+) -> dict[AccountKey, Amounts]:
+    """Return the deserved amounts of every queue with such needs. With `by_priority` siblings of a higher priority
+    get theirs before those of a lower one."""
     ledger = session.ledger
     shares: dict[AccountKey, Amounts] = {ROOT: _shared(session)}
     charged = ledger.charged_queues()
@@ -162,18 +175,42 @@ def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[A
             continue
         shared = _offered(parent, shares[parent.key], needs)
         weights = surplus_weights(session, children)
-        claims = [
-            ShareRequest(child.key.name, weights[child.key], needs[child.key], guarantee(child), capability(child))
-            for child in children
-        ]
+        claims: dict[int, list[ShareRequest]] = {}
+        for child in children:
+            level = child.spec.priority if by_priority and child.spec is not None else 0
+            claim = ShareRequest(
+                child.key.name, weights[child.key], needs[child.key], guarantee(child), capability(child)
+            )
+            claims.setdefault(level, []).append(claim)
         own = _own(parent, charged)
         if own:
-            claims.append(ShareRequest(_OWN, WEIGHT_SCALE, own))
-        found = deserved(shared, claims)
+            claims.setdefault(0, []).append(ShareRequest(_OWN, WEIGHT_SCALE, own))
+        found = _deserved_by_level(shared, claims)
         for child in children:
             shares[child.key] = found[child.key.name]
             parents.append(child)
     return shares
+
+
+def _deserved_by_level(total: Amounts, claims: Mapping[int, list[ShareRequest]]) -> dict[str, dict[str, int]]:
+    """Return the deserved amounts of all claimants by name. A level gets from what the higher levels and the
+    guarantees of the lower ones leave."""
+    if len(claims) == 1:
+        return deserved(total, next(iter(claims.values())))
+    amounts: dict[str, dict[str, int]] = {}
+    left = dict(total)
+    levels = sorted(claims, reverse=True)
+    for number, level in enumerate(levels):
+        floors: dict[str, int] = {}
+        for lower in levels[number + 1 :]:
+            for claim in claims[lower]:
+                add_amounts(floors, claim.guarantee, 1)
+        offered = {name: max(0, amount - floors.get(name, 0)) for name, amount in left.items()}
+        for name, share in deserved(offered, claims[level]).items():
+            amounts[name] = share
+            # A resource of which nothing is left has a share of 0: without an entry it would be unlimited.
+            left = {resource: amount - share.get(resource, 0) for resource, amount in left.items()}
+    return amounts
 
 
 def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, Amounts]) -> Amounts:
