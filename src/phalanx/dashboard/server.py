@@ -112,7 +112,7 @@ async def dashboard(
         questions = WhatIfQuestions(client, watch_options, watch.policy)
         accounts = Accounts(database)
         orders = Orders(client, enabled=options.writes, per_viewer=options.orders_per_viewer)
-        api = Api(watch, login, GangHistory(client, watch), questions, accounts, orders)
+        api = Api(watch, login, GangHistory(client, watch), questions, accounts, orders, client)
         async with _serving(api, options, watch) as url:
             following = asyncio.create_task(watch.run())
             try:

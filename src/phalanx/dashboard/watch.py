@@ -298,9 +298,7 @@ class ClusterWatch:
                 del self._marks[next(iter(self._marks))]
             marks = self._marks[key] = deque(maxlen=_MARKS_OF_GANG)
         what = f"{row.state} {row.reason}".strip()
-        marks.append(
-            Mark(when=format_moment(int(time.time())), what=what, message=row.message, objects=row.objects)
-        )
+        marks.append(Mark(when=_exact_moment(time.time()), what=what, message=row.message, objects=row.objects))
 
     async def _put_nodes(self) -> None:
         nodes, table = self.state.nodes, self.tables["nodes"]
@@ -458,6 +456,11 @@ class ClusterWatch:
 
     def _minds_load(self) -> bool:
         return any(entry.plugin.needs_node_usage for entry in self.policy.plugins)
+
+
+def _exact_moment(now: float) -> str:
+    """Return a time in milliseconds, so that events of the same second keep their order."""
+    return f"{format_moment(int(now))[:-1]}.{int(now * 1000) % 1000:03}Z"
 
 
 def _pod_key(row: str) -> GangKey:

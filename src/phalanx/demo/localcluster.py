@@ -199,7 +199,7 @@ class LocalCluster:
     async def start_dashboard(self) -> None:
         """Start the dashboard with the scheduler's own policy, so that its answers match the scheduler's."""
         arguments = ["dashboard", "--kubeconfig", str(self.options.kubeconfig)]
-        arguments += ["--address-file", str(self.dashboard_file)]
+        arguments += ["--address-file", str(self.dashboard_file), "--writes"]
         for name in self.options.scheduler_names:
             arguments += ["--scheduler-name", name]
         if self.options.policy:
