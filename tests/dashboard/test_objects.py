@@ -7,7 +7,8 @@ import json
 import pytest
 import yaml
 
-from tests.dashboard.cluster import Page, Site
+from phalanx.kube.client import PatchType
+from tests.dashboard.cluster import Page, Site, until
 from tests.dashboard.test_orders import allow_here
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
@@ -50,7 +51,7 @@ async def test_logs_need_the_right_to_read_logs(site: Site, shared: Page) -> Non
     status, body = await shared.ask("/api/v1/logs/ours/alone", token=issued["status"]["token"])
     assert (status, "pods/log" in json.loads(body)["error"]) == (403, True), body
     status, body = await shared.ask("/api/v1/logs/ours/alone", token=site.token("ours"))
-    assert (status, "is waiting to start" in json.loads(body)["error"]) == (400, True), body
+    assert (status, "is waiting to start" in json.loads(body)["problem"]) == (200, True), body
 
 
 async def test_missing_objects_and_pods_are_404_and_nobody_reads_without_a_login(page: Page) -> None:
@@ -59,3 +60,37 @@ async def test_missing_objects_and_pods_are_404_and_nobody_reads_without_a_login
         assert (status, "nowhere" in json.loads(body)["error"]) == (404, True), (path, body)
         status, _ = await page.ask(f"/api/v1/{path}", token="nonsense")
         assert status == 401
+
+
+async def test_suspended_and_failed_jobs_without_a_gang_have_rows(site: Site, page: Page) -> None:
+    template = {"spec": {"schedulerName": "phalanx", "containers": [{"name": "m", "image": "x"}]}}
+    task = {"name": "w", "replicas": 2, "template": template}
+    spec = {"schedulerName": "phalanx", "minAvailable": 2, "queue": "default", "tasks": [task]}
+    jobs = "/apis/batch.volcano.sh/v1alpha1/namespaces/ours/jobs"
+    for name, phase in (("parked", "Aborted"), ("broken", "Failed"), ("busy", "Running")):
+        body = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+        await site.client.create(jobs, body)
+        status = {"status": {"state": {"phase": phase, "message": "three pods failed"}}}
+        await site.client.patch(f"{jobs}/{name}/status", status, PatchType.MERGE)
+    native = {"metadata": {"name": "paused"}, "spec": {"suspend": True, "template": template}}
+    native["spec"]["template"] = {"spec": {**template["spec"], "restartPolicy": "Never"}}
+    await site.client.create("/apis/batch/v1/namespaces/ours/jobs", native)
+    table = page.served.watch.tables["gangs"]
+    await until(lambda: "ours/job/paused" in table and "ours/vcjob/broken" in table, "the rows of stopped jobs")
+    rows = await page.rows("gangs")
+    found = {name: row["state"] for name, row in rows.items() if row["kind"] in ("vcjob", "job")}
+    assert found == {
+        "ours/vcjob/parked": "Suspended",
+        "ours/vcjob/broken": "Failed",
+        "ours/job/paused": "Suspended",
+    }
+    answer = await page.json("gangs/ours/vcjob%2Fparked")
+    assert (answer["row"]["change"], answer["why"]) == ("release it", None)
+    objects = (await page.json("objects/ours/vcjob%2Fparked"))["objects"]
+    assert [(each["kind"], each["name"]) for each in objects] == [("Job", "parked")]
+    await site.client.patch(f"{jobs}/parked/status", {"status": {"state": {"phase": "Pending"}}}, PatchType.MERGE)
+    await until(lambda: "ours/vcjob/parked" not in table, "the row of a resumed job to go")
+    for name in ("parked", "broken", "busy"):
+        await site.client.delete(f"{jobs}/{name}")
+    await site.client.delete("/apis/batch/v1/namespaces/ours/jobs/paused")
+    await until(lambda: "ours/job/paused" not in table, "the rows to go")

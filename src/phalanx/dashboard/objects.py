@@ -19,7 +19,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.model.text.decoding import MAX_NAME
 from phalanx.orders.errors import OrderError
-from phalanx.orders.target import Target, TargetFinder
+from phalanx.orders.target import Target, TargetFinder, text_of_row
 
 Json = dict[str, Any]
 ViewerOf = Callable[[web.Request], Awaitable[Viewer]]
@@ -28,6 +28,7 @@ CheckScope = Callable[[web.Request, str], Awaitable[object]]
 # Bounds of one answer.
 _MOST_OBJECTS, _LONGEST_OBJECT = 20, 100_000
 _MOST_LINES, _MOST_BYTES = 1000, 512_000
+_REFUSED = frozenset({401, 403, 404, 429})
 _PASSED_ON = frozenset({400, 401, 403, 404, 429})
 
 
@@ -48,10 +49,10 @@ class ObjectRoutes:
 
     async def _objects(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        kind = "pod" if request.query.get("pod") == "true" else "podgroup"
+        named = text_of_row(name, pod=request.query.get("pod") == "true")
         async with self._reading(request, namespace, name) as client:
             try:
-                target = await TargetFinder(client, namespace).find(f"{kind}/{name}")
+                target = await TargetFinder(client, namespace).find(named)
             except OrderError as error:
                 raise ViewerAccessError(404, error.message) from error
         found = list(_objects_of(target))
@@ -74,8 +75,15 @@ class ObjectRoutes:
                 for container in document.get("spec", {}).get(part) or ()
             ]
             query["container"] = query["container"] or next(iter(containers), None)
-            text = await client.request("GET", PODS.path(namespace, pod, "log"), params=query, accept="*/*")
-        return _json(LogAnswer(text=text.decode("utf-8", "replace"), containers=containers))
+            text, problem = b"", ""
+            try:
+                text = await client.request("GET", PODS.path(namespace, pod, "log"), params=query, accept="*/*")
+            except ApiError as error:
+                if error.status in _REFUSED:
+                    raise
+                # The container has not started, or its kubelet does not answer.
+                problem = error.message
+        return _json(LogAnswer(text=text.decode("utf-8", "replace"), containers=containers, problem=problem))
 
     @contextlib.asynccontextmanager
     async def _reading(self, request: web.Request, namespace: str, name: str) -> AsyncIterator[KubeClient]:

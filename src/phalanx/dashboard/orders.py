@@ -19,7 +19,7 @@ from phalanx.model.gang import owner_of_name
 from phalanx.model.text.decoding import MAX_NAME
 from phalanx.orders import cancelling, holding
 from phalanx.orders.errors import OrderError
-from phalanx.orders.target import Target, TargetFinder
+from phalanx.orders.target import Target, TargetFinder, text_of_row
 
 T = TypeVar("T")
 
@@ -75,8 +75,9 @@ class Orders:
         if verb not in _ORDERS:
             raise ViewerAccessError(404, f"unknown order: use one of {', '.join(_ORDERS)}")
         for order in orders:
-            # A slash is valid only in the name of an owner (KIND/NAME).
-            strange = "/" in order.name and not owner_of_name(order.name)[0]
+            # A slash is valid only in the name of an owner, and between kind and name of a job.
+            job = text_of_row(order.name, pod=False) == order.name and order.name.count("/") == 1
+            strange = "/" in order.name and not job and not owner_of_name(order.name)[0]
             if not order.name or strange or len(order.name) > MAX_NAME:
                 raise ViewerAccessError(400, "invalid name of a gang")
 
@@ -147,7 +148,7 @@ class Orders:
         try:
             async with self._acting_as(viewer) as client:
                 finder = TargetFinder(client, order.namespace)
-                target = await finder.find(f"{'pod' if order.pod else 'podgroup'}/{order.name}")
+                target = await finder.find(text_of_row(order.name, pod=order.pod))
                 objects.append(target)
                 if verb == "cancel":
                     cancelling.refuse_foreign_members(target)

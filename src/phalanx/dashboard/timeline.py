@@ -60,8 +60,9 @@ class GangHistory:
         if row is None and not lines:
             return None
         why, problem = await self._ask(AskWhy(namespace, name, pod), with_events)
+        about = row.title if row is not None and row.job == row.name else name
         created = [Mark(when=row.created, what="created")] if row is not None and row.created else []
-        events = await self._events_of(namespace, name) if with_events else []
+        events = await self._events_of(namespace, about) if with_events else []
         # In the same second: the creation, then events (of a whole second), then states that were seen later.
         marks = sorted([*created, *events, *watch.marks(key)], key=_moment)
         plans = {

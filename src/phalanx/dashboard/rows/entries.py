@@ -397,10 +397,11 @@ class ObjectsAnswer(msgspec.Struct, kw_only=True):
 
 
 class LogAnswer(msgspec.Struct, kw_only=True):
-    """Last lines of a container's log, and the containers of the pod."""
+    """Last lines of a container's log, and the containers of the pod. `problem` states why there is no log."""
 
     text: str
     containers: list[str]
+    problem: str = ""
 
 
 class ErrorAnswer(msgspec.Struct, kw_only=True):

@@ -53,6 +53,8 @@ export function Gang({ pod, namespace, name }) {
 }
 
 function Why({ why, row, problem }) {
+  // A job without gang has no verdict.
+  if (!why && row && row.message) return html`<section class="card why"><h2>Why</h2><p class="sentence">${row.reason && html`<span class="reason">${row.reason}</span> `}<${Told} text=${row.message} /></p>${row.change && html`<div class="help"><strong>Fix</strong><p>${row.change}</p></div>`}</section>`;
   if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>The gang was deleted. Its events are listed below.</${Empty}>`}</section>`;
   const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
   return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits" : ""}</h2>

@@ -33,9 +33,9 @@ function Log({ at, turn, container, choose }) {
   const answer = useAnswer(at, turn);
   if (answer.error) return html`<div class="alert" role="alert">${answer.error}</div>`;
   if (!answer.value) return html`<${Empty}>Reading the log …</${Empty}>`;
-  const { text, containers } = answer.value;
+  const { text, containers, problem } = answer.value;
   return html`${containers.length > 1 && html`<div class="filters" role="group" aria-label="Container">${containers.map((each) => html`<button key=${each} class="chip" aria-pressed=${(container || containers[0]) === each} onClick=${() => choose(each)}>${each}</button>`)}</div>`}
-    ${text ? html`<pre class="text" tabindex="0" role="region" aria-label="Log">${text}</pre>` : html`<${Empty}>The log is empty.</${Empty}>`}`;
+    ${problem ? html`<${Empty}>${problem}</${Empty}>` : text ? html`<pre class="text" tabindex="0" role="region" aria-label="Log">${text}</pre>` : html`<${Empty}>The log is empty.</${Empty}>`}`;
 }
 
 export function Objects({ namespace, name, pod }) {
