@@ -171,7 +171,7 @@ async def test_shares_over_weeks_are_drawn_from_accounting_or_reported_missing(
         async with site.dashboard(database=database) as other, logged_in(browser, other) as tab:
             await tab.go("/queues")
             shares = tab.tab.get_by_role("region", name="Shares over time")
-            await shares.locator(".u-legend").get_by_text("our-queue").wait_for()
+            await shares.locator(".chart-legend").get_by_text("our-queue").wait_for()
             await shares.get_by_role("button", name="90d").click()
             await shares.get_by_role("cell", name="our-queue", exact=True).wait_for()
     finally:

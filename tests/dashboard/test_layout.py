@@ -12,7 +12,7 @@ from tests.dashboard.test_orders import exists
 
 __all__ = ["browser", "pytestmark"]
 
-SIZES = [(1280, 800), (1024, 768), (390, 844)]
+SIZES = [(1280, 800), (1024, 768), (800, 900), (390, 844)]
 # Clipped content: the page itself, and words in elements that do not scroll. Messages may end in an ellipsis,
 # with a title.
 _CUT = """() => {

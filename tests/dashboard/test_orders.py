@@ -327,3 +327,42 @@ async def test_the_whole_identity_is_handed_on() -> None:
         ("Impersonate-Extra-example.com%2Fscope", "a"),
         ("Impersonate-Extra-example.com%2Fscope", "b"),
     )
+
+
+async def bulk(page: Page, verb: str, orders: list[dict[str, Any]], token: str) -> tuple[int, dict[str, Any]]:
+    path = f"/api/v1/bulk-orders/{verb}"
+    body = json.dumps({"orders": orders})
+    status, answer = await page.ask(path, token=token, method="POST", data=body, Content_Type="application/json")
+    return status, json.loads(answer)
+
+
+async def test_several_gangs_are_cancelled_by_one_request_and_a_refusal_stops_no_other(
+    site: Site, writing: Page
+) -> None:
+    for name in ("many-a", "many-b"):
+        await site.gang("ours", name, 1, requests={"cpu": "1"})
+    ours = site.token("ours")
+    wanted = [{"namespace": "ours", "name": name} for name in ("many-a", "nowhere", "many-b")]
+    status, told = await bulk(writing, "cancel", wanted, ours)
+    assert status == 200, told
+    assert [bool(each["error"]) for each in told["answers"]] == [False, True, False]
+    assert "with its 1 pods" in told["answers"][0]["message"]
+    confirmed_orders = [
+        {"namespace": "ours", "name": each["name"], "confirmed": True, "uid": each["uid"]}
+        for each in told["answers"]
+        if not each["error"]
+    ]
+    status, done = await bulk(writing, "cancel", confirmed_orders, ours)
+    assert (status, [each["error"] for each in done["answers"]]) == (200, ["", ""]), done
+    for name in ("many-a", "many-b"):
+        assert not await exists(site, f"{VOLCANO}/namespaces/ours/podgroups/{name}")
+
+
+async def test_several_orders_need_rights_in_each_namespace_and_have_a_limit(site: Site, writing: Page) -> None:
+    ours = site.token("ours")
+    foreign = [{"namespace": "ours", "name": "train"}, {"namespace": "hidden-ns", "name": "covert-train"}]
+    status, told = await bulk(writing, "cancel", foreign, ours)
+    assert (status, "hidden-ns" in told["error"]) == (403, True), told
+    for count in (0, orders.MOST_ORDERS + 1):
+        status, told = await bulk(writing, "cancel", [{"namespace": "ours", "name": "train"}] * count, ours)
+        assert (status, "at a time" in told["error"]) == (400, True), told

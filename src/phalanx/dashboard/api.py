@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import logging
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
@@ -13,10 +14,12 @@ from aiohttp.typedefs import Handler
 from phalanx.dashboard.access import Login, Viewer, ViewerAccessError
 from phalanx.dashboard.accounts import WINDOWS, Accounts
 from phalanx.dashboard.commands.routes import CommandRoutes
-from phalanx.dashboard.orders import Orders
+from phalanx.dashboard.objects import ObjectRoutes
+from phalanx.dashboard.orders import MOST_ORDERS, Orders
 from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import (
+    BulkOrderRequest,
     ErrorAnswer,
     HistoryAnswer,
     LoginAnswer,
@@ -37,6 +40,8 @@ from phalanx.model.text.decoding import MAX_NAME
 from phalanx.views.gang_names import AmbiguousGangError
 
 audit = logging.getLogger("phalanx.dashboard.audit")
+
+T = TypeVar("T")
 
 _MOST_STREAMS = 500
 _LONGEST_TICKET = 256
@@ -64,6 +69,7 @@ class Api:
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
         self._commands = CommandRoutes(client, login, watch, questions, self._scope, self._require_ready)
+        self._objects = ObjectRoutes(client, self._viewer, self._scope)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -79,6 +85,8 @@ class Api:
             web.post("/api/v1/what-if", self._what_if),
             web.post("/api/v1/orders/{verb}", self._order),
             *self._commands.routes(),
+            web.post("/api/v1/bulk-orders/{verb}", self._bulk_order),
+            *self._objects.routes(),
         ]
 
     # viewers
@@ -215,17 +223,22 @@ class Api:
 
     async def _order(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
-        # Browsers send this content type across origins only after a preflight request, which the server refuses.
-        if request.content_type != "application/json":
-            raise ViewerAccessError(415, "the content type of an order must be application/json")
-        try:
-            order = msgspec.json.decode(await request.read(), type=OrderRequest)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ViewerAccessError(400, f"invalid order: {error}") from error
+        order = await _decoded_order(request, OrderRequest)
         if not order.namespace:
             raise ViewerAccessError(400, "the order needs a namespace")
         await self._scope(request, order.namespace)
         return _json(await self._orders.give(viewer, request.match_info["verb"], order))
+
+    async def _bulk_order(self, request: web.Request) -> web.Response:
+        viewer = await self._viewer(request)
+        orders = (await _decoded_order(request, BulkOrderRequest)).orders
+        if not 0 < len(orders) <= MOST_ORDERS:
+            raise ViewerAccessError(400, f"send 1 to {MOST_ORDERS} orders at a time")
+        if not all(order.namespace for order in orders):
+            raise ViewerAccessError(400, "the order needs a namespace")
+        for namespace in {order.namespace for order in orders}:
+            await self._scope(request, namespace)
+        return _json(await self._orders.give_all(viewer, request.match_info["verb"], orders))
 
     def _named_table(self, name: str) -> RowTable:
         if name not in self._watch.tables:
@@ -265,6 +278,17 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     except Exception:
         logging.getLogger(__name__).exception("%s", request.path)
         return _json(ErrorAnswer(error="internal error of the dashboard: see its log"), 500)
+
+
+async def _decoded_order(request: web.Request, kind: type[T]) -> T:
+    """Return the order in a request's body. Raises ViewerAccessError."""
+    # Browsers send this content type across origins only after a preflight request, which the server refuses.
+    if request.content_type != "application/json":
+        raise ViewerAccessError(415, "the content type of an order must be application/json")
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ViewerAccessError(400, f"invalid order: {error}") from error
 
 
 def _json(content: object, status: int = 200) -> web.Response:

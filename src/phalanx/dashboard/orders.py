@@ -6,19 +6,22 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from phalanx.dashboard.access import Viewer, ViewerAccessError
 from phalanx.dashboard.limits import RateLimits
-from phalanx.dashboard.rows.entries import OrderAnswer, OrderRequest
+from phalanx.dashboard.rows.entries import BulkOrderAnswer, BulkOrderEntry, OrderAnswer, OrderRequest
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.gang import owner_of_name
 from phalanx.model.text.decoding import MAX_NAME
 from phalanx.orders import cancelling, holding
 from phalanx.orders.errors import OrderError
-from phalanx.orders.target import Target, TargetFinder
+from phalanx.orders.target import Target, TargetFinder, text_of_row
+
+T = TypeVar("T")
 
 audit = logging.getLogger("phalanx.dashboard.audit")
 
@@ -30,57 +33,94 @@ _ORDERS: dict[str, Callable[[KubeClient, Target], Awaitable[str]]] = {
 _REFUSED = frozenset({400, 403, 404, 409, 422, 429})
 #: Orders a second of all viewers together.
 _IN_ALL = 20.0
+#: Orders of one request.
+MOST_ORDERS = 50
 
 
 class Orders:
     """Executor of viewers' commands to gangs. `enabled` is True if the operator permits writes; `per_viewer` is the
     number of commands per second, with bursts of twice as many.
-
-    `enabled` tells that the operator switched writes on; `per_viewer` is orders a second, with bursts of twice as
-    many.
     """
 
     def __init__(self, client: KubeClient, *, enabled: bool, per_viewer: float) -> None:
         self._client = client
         self.enabled = enabled
         self._limits = RateLimits(per_viewer, max(_IN_ALL, per_viewer))
-        self._under_way: set[asyncio.Task[OrderAnswer]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        # Viewers whose several orders are being executed.
+        self._busy: set[str] = set()
 
     async def give(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
         """Execute a viewer's command if it is `confirmed`; else return its predicted effect. Raises
         ViewerAccessError."""
+        self._check(verb, [order])
+        return await self._completed(self._noted(viewer, verb, order))
+
+    async def give_all(self, viewer: Viewer, verb: str, orders: Sequence[OrderRequest]) -> BulkOrderAnswer:
+        """Execute a viewer's commands one after the other, or predict their effects; see `give`.
+
+        They count as one command for the limits. A refused command does not stop the next one. Raises
+        ViewerAccessError if no command is executed.
+        """
+        self._check(verb, orders)
+        if viewer.name in self._busy or not self._limits.allow(viewer.name):
+            raise ViewerAccessError(429, "too many orders: try again in a moment")
+        self._busy.add(viewer.name)
+        return await self._completed(self._noted_in_turn(viewer, verb, orders))
+
+    def _check(self, verb: str, orders: Sequence[OrderRequest]) -> None:
+        """Raise ViewerAccessError for commands that cannot be executed for any viewer."""
         if not self.enabled:
             raise ViewerAccessError(403, "this page is read-only: the operator can enable orders with --writes")
         if verb not in _ORDERS:
             raise ViewerAccessError(404, f"unknown order: use one of {', '.join(_ORDERS)}")
-        # A slash is valid only in the name of an owner (KIND/NAME).
-        strange = "/" in order.name and not owner_of_name(order.name)[0]
-        if not order.name or strange or len(order.name) > MAX_NAME:
-            raise ViewerAccessError(400, "invalid name of a gang")
-        # An order that has started is completed and logged even if the viewer disconnects.
-        task = asyncio.create_task(self._noted(viewer, verb, order))
+        for order in orders:
+            # A slash is valid only in the name of an owner, and between kind and name of a job.
+            job = text_of_row(order.name, pod=False) == order.name and order.name.count("/") == 1
+            strange = "/" in order.name and not job and not owner_of_name(order.name)[0]
+            if not order.name or strange or len(order.name) > MAX_NAME:
+                raise ViewerAccessError(400, "invalid name of a gang")
+
+    async def _completed(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`, which is completed and logged even if the viewer disconnects."""
+        task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
+
+    async def _noted_in_turn(self, viewer: Viewer, verb: str, orders: Sequence[OrderRequest]) -> BulkOrderAnswer:
+        answers = []
+        try:
+            for order in orders:
+                entry = BulkOrderEntry(namespace=order.namespace, name=order.name)
+                try:
+                    done = await self._noted(viewer, verb, order, limited=False)
+                    entry.message, entry.object, entry.uid = done.message, done.object, done.uid
+                except ViewerAccessError as error:
+                    entry.error = str(error)
+                answers.append(entry)
+        finally:
+            self._busy.discard(viewer.name)
+        return BulkOrderAnswer(answers=answers)
 
     async def close(self) -> None:
         """Wait for the commands in progress."""
         if self._under_way:
             await asyncio.wait(self._under_way)
 
-    def _over(self, task: asyncio.Task[OrderAnswer]) -> None:
+    def _over(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
             # The exception is retrieved, so that asyncio logs no warning after the viewer disconnected.
             task.exception()
 
-    async def _noted(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
+    async def _noted(self, viewer: Viewer, verb: str, order: OrderRequest, *, limited: bool = True) -> OrderAnswer:
         """Execute a viewer's command and write one line into the audit log if the command would write to the
         API."""
         objects: list[Target] = []
         outcome = "unknown: the order did not complete"
         try:
-            if not self._limits.allow(viewer.name):
+            if limited and not self._limits.allow(viewer.name):
                 raise ViewerAccessError(429, "too many orders: try again in a moment")
             done = await self._carried_out(viewer, verb, order, objects)
             outcome = done.message
@@ -108,7 +148,7 @@ class Orders:
         try:
             async with self._acting_as(viewer) as client:
                 finder = TargetFinder(client, order.namespace)
-                target = await finder.find(f"{'pod' if order.pod else 'podgroup'}/{order.name}")
+                target = await finder.find(text_of_row(order.name, pod=order.pod))
                 objects.append(target)
                 if verb == "cancel":
                     cancelling.refuse_foreign_members(target)

@@ -9,6 +9,7 @@ import msgspec
 from phalanx.dashboard.rows.entries import (
     ANSWERS,
     ROWS,
+    BulkOrderRequest,
     ErrorAnswer,
     OrderRequest,
     TableAnswer,
@@ -26,6 +27,7 @@ def schema() -> dict[str, Any]:
         "any refusal": ErrorAnswer,
         "body of POST /api/v1/what-if": WhatIfRequest,
         "body of POST /api/v1/orders/{verb}": OrderRequest,
+        "body of POST /api/v1/bulk-orders/{verb}": BulkOrderRequest,
     }
     schemas, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
     return {

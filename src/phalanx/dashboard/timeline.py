@@ -60,16 +60,16 @@ class GangHistory:
         if row is None and not lines:
             return None
         why, problem = await self._ask(AskWhy(namespace, name, pod), with_events)
-        marks = watch.marks(key)
-        if with_events:
-            marks = [*marks, *await self._events_of(namespace, name)]
+        about = row.title if row is not None and row.job == row.name else name
+        created = [Mark(when=row.created, what="created")] if row is not None and row.created else []
+        events = await self._events_of(namespace, about) if with_events else []
+        # In the same second: the creation, then events (of a whole second), then states that were seen later.
+        marks = sorted([*created, *events, *watch.marks(key)], key=_moment)
         plans = {
             uid: member.pod.mark.time
             for uid in (line.uid for line in lines)
             if (member := watch.state.pods.get(uid)) is not None and member.pod.mark is not None
         }
-        marks += [Mark(when=row.created, what="created")] if row is not None and row.created else []
-        marks.sort(key=lambda mark: mark.when)
         return GangAnswer(
             row=row,
             why=why,
@@ -123,7 +123,8 @@ class GangHistory:
             )
         except (ApiError, ConnectionLost):
             return marks
-        marks = [mark for event in events.get("items") or () if (mark := _mark(event)).when]
+        items = sorted(events.get("items") or (), key=_resource_version)
+        marks = [mark for event in items if (mark := _mark(event)).when]
         self._events[namespace, name] = (now, marks)
         while len(self._events) > _MOST_KEPT:
             self._events.popitem(last=False)
@@ -142,7 +143,17 @@ def _mark(event: Any) -> Mark:
         read = msgspec.convert(event, _Event, strict=False)
     except msgspec.ValidationError:
         return Mark(when="", what="")
-    moment = str(read.event_time or read.last_timestamp or "").rstrip("Z").partition(".")[0]
-    return Mark(
-        when=f"{moment}Z" if moment else "", what=read.reason or "Event", message=(read.message or "")[:2000]
-    )
+    moment = str(read.event_time or read.last_timestamp or "")
+    return Mark(when=moment, what=read.reason or "Event", message=(read.message or "")[:2000])
+
+
+def _moment(mark: Mark) -> str:
+    """Return a sort key of the mark's time: a whole second comes before its fractions."""
+    return mark.when.rstrip("Z")
+
+
+def _resource_version(event: Any) -> int:
+    """Return the order in which the API server wrote an Event; 0 if it is unknown."""
+    metadata = event.get("metadata") if isinstance(event, dict) else None
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    return int(version) if isinstance(version, str) and version.isascii() and version.isdecimal() else 0

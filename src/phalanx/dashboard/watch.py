@@ -25,6 +25,7 @@ from phalanx.dashboard.rows.clusters import Clusters
 from phalanx.dashboard.rows.entries import ClusterSummary, GangRow, Mark, QueueRow, SummaryRow
 from phalanx.dashboard.rows.evictions import Evictions
 from phalanx.dashboard.rows.gangs import gang_row, pod_row
+from phalanx.dashboard.rows.jobs import StoppedJobs
 from phalanx.dashboard.rows.nodes import node_row
 from phalanx.dashboard.rows.reservations import reservation_rows
 from phalanx.dashboard.tables import Tables
@@ -139,6 +140,10 @@ class ClusterWatch:
         self._completed = asyncio.Event()
         self.evictions = Evictions(client, self.tables["evictions"], self._gang_of, self._failures)
         self.clusters = Clusters(client, self.tables, self.news.tell, self._failures)
+        self.jobs = StoppedJobs(client, self.state.schedulers, self._dirty.set, self._failures)
+        # Jobs of the gangs with rows, as (namespace, KIND/NAME), and the published rows of jobs without gang.
+        self._job_of: dict[GangKey, tuple[str, str]] = {}
+        self._job_rows: dict[str, GangRow] = {}
         self._observer: Observer | None = None
 
     async def run(self) -> None:
@@ -160,6 +165,7 @@ class ClusterWatch:
             tasks.create_task(observer.run())
             for reflector in (*self.evictions.reflectors, *self.clusters.reflectors):
                 tasks.create_task(reflector.run())
+            tasks.create_task(self.jobs.run())
             tasks.create_task(self._drain(intake))
             tasks.create_task(self._guard_rehearsal())
             await observer.synced()
@@ -268,6 +274,7 @@ class ClusterWatch:
             self._put_gang(key)
             if count % 500 == 499:
                 await asyncio.sleep(0)
+        self._put_jobs()
         await self._put_nodes()
         self._put_summary()
         self.news.tell()
@@ -277,11 +284,26 @@ class ClusterWatch:
         if record is None:
             table.drop(key.path)
             self._reasons.pop(key, None)
+            self._job_of.pop(key, None)
             return
         verdict = self.last.gangs.get(key) if self.last is not None else None
         row = gang_row(record, verdict, self._starts.get(key), self._targets)
         table.put(row.id, row, key.namespace)
+        self._job_of[key] = (key.namespace, row.job)
         self._mark(key, row)
+
+    def _put_jobs(self) -> None:
+        """Update the rows of suspended and failed jobs that have no gang."""
+        table, covered = self.tables["gangs"], set(self._job_of.values())
+        shown = {row.id: row for row in self.jobs.rows.values() if (row.namespace, row.job) not in covered}
+        for row in [row for row in self._job_rows if row not in shown]:
+            table.drop(row)
+            self._reasons.pop(_pod_key(row), None)
+        for row_id, row in shown.items():
+            if self._job_rows.get(row_id) is not row:
+                table.put(row_id, row, row.namespace)
+                self._reasons[_pod_key(row_id)] = (row.state, row.reason)
+        self._job_rows = shown
 
     def _put_pod(self, uid: str) -> None:
         record, table = self.state.pods.get(uid), self.tables["gangs"]
@@ -323,9 +345,7 @@ class ClusterWatch:
                 del self._marks[next(iter(self._marks))]
             marks = self._marks[key] = deque(maxlen=_MARKS_OF_GANG)
         what = f"{row.state} {row.reason}".strip()
-        marks.append(
-            Mark(when=format_moment(int(time.time())), what=what, message=row.message, objects=row.objects)
-        )
+        marks.append(Mark(when=_exact_moment(time.time()), what=what, message=row.message, objects=row.objects))
 
     async def _put_nodes(self) -> None:
         nodes, table = self.state.nodes, self.tables["nodes"]
@@ -489,7 +509,12 @@ class ClusterWatch:
         return any(entry.plugin.needs_node_usage for entry in self.policy.plugins)
 
 
+def _exact_moment(now: float) -> str:
+    """Return a time in milliseconds, so that events of the same second keep their order."""
+    return f"{format_moment(int(now))[:-1]}.{int(now * 1000) % 1000:03}Z"
+
+
 def _pod_key(row: str) -> GangKey:
-    """Return a key for a single pod among gang keys. No gang name has the form of this key."""
+    """Return a key for a single pod or a job among gang keys. No gang name has the form of this key."""
     namespace, _, row_name = row.partition("/")
     return GangKey(namespace, row_name)

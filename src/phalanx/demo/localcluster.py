@@ -252,7 +252,9 @@ class LocalCluster:
 
     async def start_dashboard(self) -> None:
         """Start the dashboard with the scheduler's own policy, so that its answers match the scheduler's."""
-        self.dashboard_address = await self._start_page("dashboard", "--address-file", str(self.dashboard_file))
+        self.dashboard_address = await self._start_page(
+            "dashboard", "--address-file", str(self.dashboard_file), "--writes"
+        )
 
     async def start_tenants_page(self) -> None:
         """Start the page on which tenants log in with their tokens, whose address their commands

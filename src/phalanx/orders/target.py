@@ -91,6 +91,14 @@ def name_of(document: Mapping[str, Any]) -> str:
     return text(mapping(document.get("metadata")).get("name"))
 
 
+def text_of_row(name: str, *, pod: bool) -> str:
+    """Return the argument of `TargetFinder.find` for a row of the page: a pod, a gang, or KIND/NAME of a job."""
+    if pod:
+        return f"pod/{name}"
+    word, slash, _ = name.partition("/")
+    return name if slash and (word in WORDS or word in job_words()) else f"podgroup/{name}"
+
+
 class TargetFinder:
     """Finder of the gang that a user names, in one namespace; each kind is listed once."""
 

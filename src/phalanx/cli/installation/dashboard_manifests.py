@@ -16,6 +16,7 @@ from phalanx.cli.installation.manifests import (
 from phalanx.cli.server.address import AUTHORITY_KEY, NAME, NAMESPACE, URL_KEY
 from phalanx.dialects.api_groups import PHALANX
 from phalanx.dialects.dialect import READ
+from phalanx.jobs.suspended import SUSPENDABLE
 
 ACCOUNT = "phalanx-dashboard"
 
@@ -30,8 +31,13 @@ def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Ma
         *reading_rules(),
         make_rule([""], ["events", "resourcequotas"], READ),
         make_rule([PHALANX], ["memberclusters", "dispatches"], READ),
-        # Owners whose pods do not exist yet.
-        make_rule(["batch", "batch.volcano.sh"], ["jobs"], ["get"]),
+        # Owners whose pods do not exist yet, and suspended and failed jobs.
+        make_rule(["batch", "batch.volcano.sh"], ["jobs"], READ),
+        *(
+            make_rule([kind.served.group], [kind.served.plural], READ)
+            for kind in SUSPENDABLE
+            if kind.served.group != "batch"
+        ),
         make_rule(["apps"], ["replicasets", "statefulsets"], ["get"]),
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),

@@ -21,7 +21,9 @@ _URGENCY = (
     GangState.COMPLETING,
     GangState.STARTING,
     GangState.RUNNING,
+    GangState.SUSPENDED,
     GangState.FAILED,
+    GangState.CANCELLED,
     GangState.COMPLETED,
     GangState.OTHER_SCHEDULER,
 )

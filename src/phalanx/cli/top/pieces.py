@@ -34,6 +34,8 @@ STATE_STYLES = {
     "Gated": "muted",
     "Completing": "muted",
     "Completed": "muted",
+    "Suspended": "muted",
+    "Cancelled": "muted",
     "OtherScheduler": "muted",
 }
 

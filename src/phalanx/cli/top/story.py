@@ -90,9 +90,12 @@ def _timeline(answer: GangAnswer, now: float) -> Iterator[Line]:
     yield Line("TIMELINE (latest first)", "title")
     moments = [(mark.when, mark.what, mark.message) for mark in answer.marks]
     moments += [moment for member in answer.members[:_MOST_MEMBERS] for moment in _moments(member)]
-    for when, event, message in sorted(moments, reverse=True):
+    # A whole second comes before its fractions, and equal moments keep their order.
+    moments.sort(key=lambda moment: moment[0].rstrip("Z"))
+    for when, event, message in reversed(moments):
         ago = f" ({age(when, now)} ago)" if when else ""
-        yield Line(f"{when}{ago}  {event}{f': {message}' if message else ''}", indent=2)
+        second = f"{when.rstrip('Z').partition('.')[0]}Z" if when else ""
+        yield Line(f"{second}{ago}  {event}{f': {message}' if message else ''}", indent=2)
     if not moments:
         yield Line("no events yet", "muted", 2)
     for text in answer.omitted:

@@ -26,7 +26,10 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     gang, `reason` is a code, `message` a sentence and `change` the smallest helpful change, all from the last dry
     run; `start` is the promised or planned start (`start_kind`). `asks` sums the requests of all existing members.
     `title` is the display name if `name` is longer. `brief` states the reason with counts and without names.
-    `objects` are the objects that `message` and `change` name, None if unknown.
+    `objects` are the objects that `message` and `change` name, None if unknown. `job` is the gang's job as
+    KIND/NAME, the form that commands accept; `user` is the user that the policy's label names. `nodes` are
+    the first nodes of its members by name, of `node_count`. `started` is the time from which the minimum of members
+    runs.
     """
 
     id: str
@@ -54,6 +57,11 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     objects: Objects = None
     start: str = ""
     start_kind: str = ""
+    job: str = ""
+    user: str = ""
+    nodes: list[str] = []
+    node_count: int = 0
+    started: str = ""
 
 
 class NodeRow(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -352,6 +360,50 @@ class OrderAnswer(msgspec.Struct, kw_only=True):
     done: bool = False
 
 
+class BulkOrderRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One command to several gangs; see OrderRequest."""
+
+    orders: list[OrderRequest]
+
+
+class BulkOrderEntry(msgspec.Struct, kw_only=True):
+    """Response to one of several commands, in their order. `error` states why it was refused, "" if it was not."""
+
+    namespace: str
+    name: str
+    message: str = ""
+    object: str = ""
+    uid: str = ""
+    error: str = ""
+
+
+class BulkOrderAnswer(msgspec.Struct, kw_only=True):
+    answers: list[BulkOrderEntry]
+
+
+class ShownObject(msgspec.Struct, kw_only=True):
+    """Object of a gang as YAML, without managedFields."""
+
+    kind: str
+    name: str
+    yaml: str
+
+
+class ObjectsAnswer(msgspec.Struct, kw_only=True):
+    """Job, PodGroups and pods of a gang; `omitted` is the number of further pods."""
+
+    objects: list[ShownObject]
+    omitted: int = 0
+
+
+class LogAnswer(msgspec.Struct, kw_only=True):
+    """Last lines of a container's log, and the containers of the pod. `problem` states why there is no log."""
+
+    text: str
+    containers: list[str]
+    problem: str = ""
+
+
 class ErrorAnswer(msgspec.Struct, kw_only=True):
     """Response to a refused request, with the reason as a text."""
 
@@ -378,4 +430,7 @@ ANSWERS: dict[str, Any] = {
     "GET /api/v1/accounts": AccountsAnswer,
     "POST /api/v1/what-if": WhatIfReply,
     "POST /api/v1/orders/{verb}": OrderAnswer,
+    "POST /api/v1/bulk-orders/{verb}": BulkOrderAnswer,
+    "GET /api/v1/objects/{namespace}/{name}": ObjectsAnswer,
+    "GET /api/v1/logs/{namespace}/{pod}": LogAnswer,
 }

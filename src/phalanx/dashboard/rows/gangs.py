@@ -8,16 +8,18 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
 from phalanx.dashboard.rows.entries import GangRow
 from phalanx.model.gang import GangCounts, share_of
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
-from phalanx.views.gang_names import shown
+from phalanx.views.gang_names import shown, target
 from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts, pod_facts
 
 _NO_VERDICT = RehearsedVerdict()
 # A row of the list needs a short text; the gang's own page has the full text.
 _MOST_TEXT = 400
+_MOST_NODES = 16
+_ON_NODES = frozenset(ACTIVE)
 
 
 def gang_row(
@@ -56,7 +58,11 @@ def gang_row(
         terminating=counts.terminating,
         asks=asks,
         created=format_moment(created) if created else "",
+        job=target(record),
+        user=next((member.pod.user for member in members if member.pod.user), ""),
+        started=_moment(_started(members, minimum)),
     )
+    _set_nodes(row, members)
     return _told(row, verdict, start)
 
 
@@ -88,8 +94,29 @@ def pod_row(
         terminating=counts.terminating,
         asks=asks,
         created=format_moment(pod.created) if pod.created else "",
+        job=f"pod/{pod.name}",
+        user=pod.user,
+        started=_moment(pod.started),
     )
+    _set_nodes(row, [record])
     return _told(row, verdict, start)
+
+
+def _moment(seconds: int) -> str:
+    return format_moment(seconds) if seconds else ""
+
+
+def _started(members: list[PodRecord], minimum: int) -> int:
+    """Return the time in seconds from which `minimum` members (at least one) run; 0 before."""
+    started = sorted(member.pod.started for member in members if member.pod.started)
+    needed = max(1, minimum)
+    return started[needed - 1] if len(started) >= needed else 0
+
+
+def _set_nodes(row: GangRow, members: list[PodRecord]) -> None:
+    """Set the nodes of the members that have a node now."""
+    nodes = sorted({member.pod.node for member in members if member.pod.node and member.state in _ON_NODES})
+    row.nodes, row.node_count = nodes[:_MOST_NODES], len(nodes)
 
 
 def _add(asks: dict[str, int], member: PodRecord) -> None:

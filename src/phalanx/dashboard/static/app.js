@@ -128,7 +128,7 @@ function Namespace({ chosen, path }) {
 function Help({ close }) {
   const box = useRef(null);
   useEffect(() => box.current?.focus(), []);
-  const keys = [["/", "filter"], ["j k", "next and previous row"], ["Enter", "open the row"], ["t", "dark or light theme"], ["?", "this help"], ["Esc", "close"],
+  const keys = [["/", "filter"], ["j k", "next and previous row"], ["Enter", "open the row"], ["x", "select the row"], ["t", "dark or light theme"], ["?", "this help"], ["Esc", "close"],
     ...shownViews(store.session).map((view) => [`g ${view.key}`, view.name])];
   return html`<div class="veil" onClick=${close}><div class="dialog" role="dialog" aria-modal="true" aria-label="Keys" tabindex="-1" ref=${box} onClick=${(event) => event.stopPropagation()}>
     <h2>Keys</h2><dl class="keys">${keys.map(([key, what]) => html`<div key=${key}><dt>${key.split(" ").map((one) => html`<kbd key=${one}>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl>

@@ -1,6 +1,7 @@
 // Charts of shares over time (uPlot).
 
 import { html, useEffect, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
+import { clock } from "/static/format.js";
 import { colors } from "/static/parts.js";
 
 const LINES = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
@@ -14,9 +15,10 @@ function moments(self, ticks, axis, space, step) {
 }
 
 // Line chart; `lines` is [{name, values}], in percent.
-export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{ss}" }) {
+export function Chart({ times, lines, height = 190, label, days = false }) {
   const box = useRef(null);
   const [dark, setDark] = useState(DARK.matches);
+  const [at, setAt] = useState(null);
   useEffect(() => {
     const listener = () => setDark(DARK.matches);
     DARK.addEventListener("change", listener);
@@ -31,22 +33,19 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
       height,
       padding: [8, 30, 0, 0],
       cursor: { y: false },
-      legend: { live: true },
+      legend: { show: false },
       scales: { y: { range: (self, low, high) => [0, Math.max(10, Math.min(100, (high || 0) * 1.15))] } },
       axes: [{ ...axis, space: 80, values: moments }, { ...axis, size: 52, values: (self, ticks) => ticks.map((tick) => `${tick} %`) }],
-      series: [{ value: (self, value) => (value === null || value === undefined ? "" : window.uPlot.fmtDate(stamp)(new Date(value * 1000))) }, ...lines.map((line, number) => ({
+      series: [{}, ...lines.map((line, number) => ({
         label: line.name,
         stroke: color(LINES[number % LINES.length]),
         width: 2,
         dash: DASHES[Math.floor(number / LINES.length) % DASHES.length],
         points: { show: times.length < 3 },
-        value: (self, value) => (value === null || value === undefined ? "" : `${value.toFixed(1)} %`),
       }))],
     }, [times, ...lines.map((line) => line.values)], element);
-    // Without a pointer on the chart, the legend shows the last values.
-    const latest = () => drawn.setLegend({ idx: times.length - 1 }, false);
-    latest();
-    drawn.over.addEventListener("mouseleave", () => setTimeout(latest));
+    drawn.over.addEventListener("mousemove", () => setAt(drawn.cursor.idx));
+    drawn.over.addEventListener("mouseleave", () => setAt(null));
     const watcher = new ResizeObserver(() => drawn.setSize({ width: Math.max(200, element.clientWidth), height }));
     watcher.observe(element);
     return () => {
@@ -54,7 +53,15 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
       drawn.destroy();
     };
   }, [times, lines, height, dark, document.documentElement.dataset.theme]);
-  return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>`;
+  // Without a pointer on the chart, the legend shows the last value of each line.
+  const last = (values) => values.reduce((found, value, index) => (value === null || value === undefined ? found : index), -1);
+  const index = (values) => (at === null || at === undefined || at >= times.length ? last(values) : at);
+  const shown = lines.length ? times[Math.max(0, ...lines.map((line) => index(line.values)))] : 0;
+  return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>
+    <ul class="legend chart-legend"><li class="muted">${days ? new Date(shown * 1000).toISOString().slice(0, 10) : clock(shown)}</li>${lines.map((line, number) => {
+      const value = line.values[index(line.values)];
+      return html`<li key=${line.name}><span class="swatch" style=${{ background: `var(--${LINES[number % LINES.length]})` }}></span>${line.name} <strong>${value === null || value === undefined ? "–" : `${value.toFixed(1)} %`}</strong></li>`;
+    })}</ul>`;
 }
 
 // Small chart without axes, for a table row.

@@ -74,17 +74,35 @@ export function age(moment, now = Date.now() / 1000) {
   return moment ? span(now - seconds(moment)) : "";
 }
 
-export function clock(moment) {
+// Time in the viewer's time zone with its zone, and with its date if that is not today.
+export function clock(moment, { second = true, zone = true } = {}) {
   const when = new Date(typeof moment === "number" ? moment * 1000 : moment);
   if (Number.isNaN(when.getTime())) return "";
-  const today = new Date().toDateString() === when.toDateString();
-  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-  return today ? time : `${when.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
+  const now = new Date();
+  const parts = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(second && { second: "2-digit" }), ...(zone && { timeZoneName: "short" }) };
+  const time = when.toLocaleTimeString([], parts);
+  if (now.toDateString() === when.toDateString()) return time;
+  const year = now.getFullYear() === when.getFullYear() ? {} : { year: "numeric" };
+  return `${when.toLocaleDateString([], { month: "short", day: "numeric", ...year })} ${time}`;
 }
 
 // Time without seconds, for columns.
 export function minute(moment) {
-  return clock(moment).replace(/:\d\d$/, "");
+  return clock(moment, { second: false });
+}
+
+// Short name of the viewer's time zone at a time.
+export function zoneOf(moment) {
+  const when = typeof moment === "number" ? new Date(moment * 1000) : new Date(moment);
+  const part = new Intl.DateTimeFormat([], { timeZoneName: "short" }).formatToParts(when).find((each) => each.type === "timeZoneName");
+  return part ? part.value : "";
+}
+
+// Text that is cut in the middle: its begin and its end distinguish names.
+export function middle(text, most) {
+  if (text.length <= most) return text;
+  const tail = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
 }
 
 // Texts of the scheduler with times in the viewer's time zone.

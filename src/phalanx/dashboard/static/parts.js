@@ -1,6 +1,6 @@
 // Components that all views share.
 
-import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { MOMENT, clock } from "/static/format.js";
 import { store } from "/static/store.js";
 
@@ -82,6 +82,13 @@ export function State({ word }) {
   return html`<span class=${`word s-${word}`}><span class="glyph" aria-hidden="true">${GLYPHS[word] || "·"}</span>${word}</span>`;
 }
 
+// Name that is cut in its middle where it has no room. Its end stays visible, because it distinguishes runs of a job.
+export function Name({ text }) {
+  if (text.length <= 18) return html`<span class="name-cut" title=${text}><span class="head">${text}</span></span>`;
+  const tail = 12;
+  return html`<span class="name-cut" title=${text}><span class="head">${text.slice(0, text.length - tail)}</span><span class="tail">${text.slice(text.length - tail)}</span></span>`;
+}
+
 export function Link({ to, children, ...rest }) {
   return html`<a href=${`#${to}`} ...${rest}>${children}</a>`;
 }
@@ -114,11 +121,18 @@ export function TableState({ table, what }) {
   return null;
 }
 
-// Table with rows of one height; only visible rows are rendered. Keys: j/k move, Enter opens.
-export function VirtualTable({ rows, height, columns, row, open, selected, select, label }) {
+const HEADING = 40;
+
+// Table with rows of one height, and headings; only visible rows are rendered. Keys: j/k move, Enter opens.
+export function VirtualTable({ rows, height, columns, row, open, selected, select, label, keys = {}, wide = 0 }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, tall: 600 });
-  const narrow = typeof height === "function" ? height() : height;
+  // Distance of each row from the top, and the height of all rows.
+  const tops = useMemo(() => {
+    const found = new Float64Array(rows.length + 1);
+    rows.forEach((each, index) => { found[index + 1] = found[index] + (each.heading ? HEADING : height); });
+    return found;
+  }, [rows, height]);
   useLayoutEffect(() => {
     const element = box.current;
     const measure = () => setView({ top: element.scrollTop, tall: element.clientHeight });
@@ -133,30 +147,42 @@ export function VirtualTable({ rows, height, columns, row, open, selected, selec
   }, []);
   useEffect(() => {
     if (selected < 0) return;
-    const element = box.current, top = selected * narrow;
+    const element = box.current, top = tops[selected], tall = 2 * (tops[selected + 1] - top);
     if (top < element.scrollTop) element.scrollTop = top;
-    else if (top + 2 * narrow > element.scrollTop + element.clientHeight) element.scrollTop = top + 2 * narrow - element.clientHeight;
+    else if (top + tall > element.scrollTop + element.clientHeight) element.scrollTop = top + tall - element.clientHeight;
   }, [selected]);
   useKeys({
     j: () => select(Math.min(rows.length - 1, selected + 1)),
     k: () => select(Math.max(0, selected - 1)),
+    ...keys,
     Enter: () => selected >= 0 && rows[selected] && open(rows[selected]),
   });
-  const first = Math.max(0, Math.floor(view.top / narrow) - 6);
-  const last = Math.min(rows.length, Math.ceil((view.top + view.tall) / narrow) + 6);
+  const first = Math.max(0, rowAt(tops, view.top) - 6);
+  const last = Math.min(rows.length, rowAt(tops, view.top + view.tall) + 7);
   return html`<div class="scroll" ref=${box} tabindex="0" role="region" aria-label=${label}>
-    <table aria-rowcount=${rows.length + 1}>
-      <thead><tr>${columns.map((column) => html`<th key=${column.key} scope="col" class=${column.key} title=${column.hint} aria-sort=${column.sort}>
-        ${column.onSort ? html`<button class="sort" onClick=${column.onSort}>${column.title}<span aria-hidden="true">${column.sort === "ascending" ? " ▲" : column.sort === "descending" ? " ▼" : ""}</span></button>` : column.title}
+    <table aria-rowcount=${rows.length + 1} style=${{ minWidth: wide ? `${wide}px` : null }}>
+      <thead><tr>${columns.map((column) => html`<th key=${column.key} scope="col" class=${column.key} title=${column.hint} aria-sort=${column.sort} style=${{ width: column.width ? `${column.width}px` : null }}>
+        ${column.onSort ? html`<button class="sort" onClick=${column.onSort}>${column.title}<span aria-hidden="true">${column.sort === "ascending" ? " ▲" : column.sort === "descending" ? " ▼" : ""}</span></button>` : column.head || column.title}
       </th>`)}</tr></thead>
       <tbody>
-        ${first > 0 && html`<tr key="above" aria-hidden="true" class="gap" style=${{ height: `${first * narrow}px` }}></tr>`}
-        ${rows.slice(first, last).map((each, index) => html`<tr key=${each.id} style=${{ height: `${narrow}px` }}
-          aria-rowindex=${first + index + 2} class=${first + index === selected ? "selected" : ""} onClick=${(event) => { if (event.target.tagName !== "A") open(each); }}>${row(each)}</tr>`)}
-        ${last < rows.length && html`<tr key="below" aria-hidden="true" class="gap" style=${{ height: `${(rows.length - last) * narrow}px` }}></tr>`}
+        ${first > 0 && html`<tr key="above" aria-hidden="true" class="gap" style=${{ height: `${tops[first]}px` }}></tr>`}
+        ${rows.slice(first, last).map((each, index) => html`<tr key=${each.id} style=${{ height: `${tops[first + index + 1] - tops[first + index]}px` }}
+          aria-rowindex=${first + index + 2} class=${first + index === selected ? "selected" : ""} onClick=${(event) => { if (!event.target.closest("a, button, input, label")) open(each); }}>${row(each)}</tr>`)}
+        ${last < rows.length && html`<tr key="below" aria-hidden="true" class="gap" style=${{ height: `${tops[rows.length] - tops[last]}px` }}></tr>`}
       </tbody>
     </table>
   </div>`;
+}
+
+// Index of the row at a distance from the top.
+function rowAt(tops, distance) {
+  let low = 0, high = tops.length - 1;
+  while (low < high) {
+    const half = (low + high + 1) >> 1;
+    if (tops[half] <= distance) low = half;
+    else high = half - 1;
+  }
+  return low;
 }
 
 // Keyboard shortcuts, ignored while a field has the focus.

@@ -1,7 +1,8 @@
 import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, GLYPHS, Link, Page, State, Told, to, useAnswer, useNow, useTables } from "/static/parts.js";
-import { age, asks, clock, passed, plural, seconds, span } from "/static/format.js";
+import { age, asks, clock, middle, passed, plural, seconds, span, zoneOf } from "/static/format.js";
 import { store } from "/static/store.js";
+import { Logs, Objects, Opened } from "/static/views/inside.js";
 import { Orders } from "/static/views/orders.js";
 
 const FORECASTS = { StartsNow: "starts now", StartsAfterEvictions: "starts after evictions" };
@@ -14,19 +15,27 @@ export function Gang({ pod, namespace, name }) {
   // The answer is requested again after a change of the row, and after each rehearsal while the gang is not running.
   const answer = useAnswer(`${pod ? "pods" : "gangs"}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, `${JSON.stringify(live)} ${live && live.state !== "Running" ? rehearsed : ""}`);
   const title = (live || (answer.value && answer.value.row) || {}).title || name;
-  const line = `phalanx why ${pod ? "pod" : "podgroup"}/${title} -n ${namespace}`;
+  const job = (live || (answer.value && answer.value.row) || {}).job || `${pod ? "pod" : "podgroup"}/${title}`;
+  const line = `phalanx why ${job} -n ${namespace}`;
   if (!answer.value) {
     return html`<${Page} title=${title} cli=${line}>${answer.loading ? html`<${Empty}>Rehearsing …</${Empty}>` : html`<div class="alert" role="alert">${answer.error}</div>`}</${Page}>`;
   }
   const { why, members, marks, problem, omitted } = answer.value;
   const row = live || answer.value.row;
+  const over = row ? ["Completed", "Failed", "Cancelled"].includes(row.state) : true;
+  const ended = over ? members.map((each) => each.ended || each.gone || "").sort().pop() : "";
   const facts = row ? [
+    ["Job", row.job],
+    ["User", row.user],
     ["Namespace", namespace],
     ["Queue", row.queue && html`<${Link} to=${to("/queues", { open: row.queue })}>${row.queue}</${Link}>`],
     ["Priority", String(row.priority || 0)],
     ["Members", `${row.placed || 0} bound, ${row.pending || 0} pending${row.gated ? `, ${row.gated} gated` : ""}${row.finished ? `, ${row.finished} finished` : ""}; minimum ${row.minimum || 0}`],
     ["Requests", asks(row)],
-    ["Created", row.created && `${age(row.created)} ago`],
+    ["Nodes", (row.nodes || []).length > 0 && html`${row.nodes.map((node, index) => html`${index > 0 && ", "}<${Link} key=${node} to=${to("/nodes", { node })}>${node}</${Link}>`)}${row.node_count > row.nodes.length ? ` and ${row.node_count - row.nodes.length} more` : ""}`],
+    ["Created", row.created && `${clock(row.created)}, ${age(row.created)} ago`],
+    ["Started", row.started && `${clock(row.started)}${row.created ? `, after ${span(seconds(row.started) - seconds(row.created))}` : ""}`],
+    ["Ended", ended && `${clock(ended)}${row.started ? `, after ${span(seconds(ended) - seconds(row.started))}` : ""}`],
     ["Domain", why && why.domain],
     ["Part of", why && why.composite],
   ].filter(([, value]) => value) : [];
@@ -37,11 +46,15 @@ export function Gang({ pod, namespace, name }) {
         ${why && why.warnings && why.warnings.length > 0 && html`<h3>Warnings</h3><ul>${why.warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul>`}</section>
     </div>
     <section class="card"><h2>Timeline</h2><${Timeline} members=${members} marks=${marks} omitted=${omitted} /></section>
-    <section class="card"><h2>Events</h2><${Marks} marks=${marks} /></section>
+    <section class="card"><h2>Events</h2><${Marks} marks=${marks} said=${why} /></section>
+    <${Opened} title="Logs">${() => html`<${Logs} namespace=${namespace} members=${members} />`}</${Opened}>
+    <${Opened} title="YAML">${() => html`<${Objects} namespace=${namespace} name=${name} pod=${pod} />`}</${Opened}>
   </${Page}>`;
 }
 
 function Why({ why, row, problem }) {
+  // A job without gang has no verdict.
+  if (!why && row && row.message) return html`<section class="card why"><h2>Why</h2><p class="sentence">${row.reason && html`<span class="reason">${row.reason}</span> `}<${Told} text=${row.message} /></p>${row.change && html`<div class="help"><strong>Fix</strong><p>${row.change}</p></div>`}</section>`;
   if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>The gang was deleted. Its events are listed below.</${Empty}>`}</section>`;
   const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
   return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits" : ""}</h2>
@@ -82,6 +95,8 @@ function Evictions({ preview, message }) {
     ${preview.cost && html`<p class="note">Cost: ${plural(preview.cost.pods, "pod")}, ${plural(preview.cost.gangs, "gang")} below the minimum, ${preview.cost.pod_hours} pod-hours of work.</p>`}`;
 }
 
+// Parts of a lane, with the states of members that are in this part now.
+const LEGEND = [["waiting", "pending", ["Pending"]], ["gated", "gated", ["Gated"]], ["bound", "bound", ["Bound"]], ["running", "running", ["Running"]], ["leaving", "terminating", ["Terminating"]]];
 const LANE = 22, LEFT = 150, WIDE = 960, TOP = 26;
 
 // One lane per member: created, planned, bound, running, evicted, deleted. Marks of the gang are on top.
@@ -100,11 +115,12 @@ function Timeline({ members, marks, omitted }) {
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => view.first + part * (view.last - view.first));
   return html`<div class="scrollx" tabindex="0" role="region" aria-label="Timeline, one lane per member">
     <svg class="timeline" viewBox=${`0 0 ${WIDE} ${tall}`} width=${WIDE} height=${tall} role="img" aria-label=${shown.map((each) => `${each.name}: ${each.state}${each.cause ? `, ${each.cause}` : ""}`).join("; ")}>
-      ${ticks.map((tick) => html`<g key=${tick}><line x1=${x(tick)} x2=${x(tick)} y1=${TOP - 6} y2=${tall - 24} class="gridline" /><text x=${x(tick)} y=${tall - 8} text-anchor=${tick === view.first ? "start" : tick === view.last ? "end" : "middle"}>${clock(tick)}</text></g>`)}
+      ${ticks.map((tick) => html`<g key=${tick}><line x1=${x(tick)} x2=${x(tick)} y1=${TOP - 6} y2=${tall - 24} class="gridline" /><text x=${x(tick)} y=${tall - 8} text-anchor=${tick === view.first ? "start" : tick === view.last ? "end" : "middle"}>${clock(tick, { zone: false })}</text></g>`)}
+      <text x=${LEFT - 10} y=${tall - 8} text-anchor="end">${zoneOf(view.last)}</text>
       ${marks.filter((mark) => seconds(mark.when) >= view.first).slice(-40).map((mark, index) => html`<g key=${index}><title>${`${clock(mark.when)} ${mark.what} ${mark.message || ""}`}</title><line x1=${x(seconds(mark.when))} x2=${x(seconds(mark.when))} y1="4" y2=${tall - 24} class="mark" /><circle cx=${x(seconds(mark.when))} cy="8" r="4" class="mark" /></g>`)}
       ${shown.map((each, index) => html`<${Lane} key=${each.name + each.created} member=${each} y=${TOP + index * LANE} x=${x} last=${view.last} />`)}
     </svg></div>
-    <ul class="legend"><li><span class="swatch w-waiting"></span>pending</li><li><span class="swatch w-gated"></span>gated</li><li><span class="swatch w-bound"></span>bound</li><li><span class="swatch w-running"></span>running</li><li><span class="swatch w-leaving"></span>terminating</li><li><span class="swatch w-mark"></span>event of the gang</li></ul>
+    <ul class="legend">${LEGEND.map(([kind, title, states]) => html`<li key=${kind}><span class=${`swatch w-${kind}`}></span>${title} <strong>${members.filter((each) => states.includes(each.state)).length}</strong></li>`)}<li><span class="swatch w-mark"></span>event of the gang <strong>${marks.length}</strong></li></ul>
     <details><summary>${plural(members.length, "member")}${members.length > shown.length ? `, the last ${shown.length} are drawn` : ""}</summary><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Node</th><th scope="col">Created</th><th scope="col">Bound</th><th scope="col">Eviction cause</th></tr></thead>
       <tbody>${[...members].reverse().slice(0, 200).map((each) => html`<tr key=${each.name + each.created}><td>${each.name}</td><td><${State} word=${each.state} /></td><td>${each.node || ""}</td><td>${clock(each.created)}</td><td>${clock(each.bound || "")}</td><td>${each.cause || ""}</td></tr>`)}</tbody></table></div></details>`;
 }
@@ -115,7 +131,7 @@ function Lane({ member, y, x, last }) {
   steps.sort((a, b) => a[0] - b[0]);
   const title = [`${member.name}: ${member.state}`, member.node && `on ${member.node}`, member.cause].filter(Boolean).join(", ");
   return html`<g><title>${title}</title>
-    <text x=${LEFT - 10} y=${y + 14} text-anchor="end" class="lane">${member.name.length > 20 ? `…${member.name.slice(-19)}` : member.name}</text>
+    <text x=${LEFT - 10} y=${y + 14} text-anchor="end" class="lane">${middle(member.name, 21)}</text>
     ${steps.map(([when, kind], index) => {
       const until = Math.min(end, index + 1 < steps.length ? steps[index + 1][0] : end);
       return kind === "over" ? null : html`<rect key=${kind} x=${x(when)} y=${y + 3} width=${Math.max(2, x(until) - x(when))} height=${LANE - 8} rx="3" class=${`w-${kind}`} />`;
@@ -125,7 +141,22 @@ function Lane({ member, y, x, last }) {
   </g>`;
 }
 
-function Marks({ marks }) {
+// Text without the sentences that the page shows above.
+function fresh(text, said) {
+  for (const part of said.filter(Boolean)) text = text.replace(part, "");
+  return text.replace(/\bTo fix: /, "").replace(/^[.;\s]+/, "").replace(/[.;\s]+$/, ".").replace(/^\.$/, "");
+}
+
+// Events from the oldest to the newest. A sentence that the page has shown already is not repeated.
+function Marks({ marks, said }) {
   if (!marks.length) return html`<${Empty}>No events since the dashboard started.</${Empty}>`;
-  return html`<ol class="feed">${[...marks].reverse().slice(0, 60).map((mark, index) => html`<li key=${index}><span class="when">${clock(mark.when)}</span><div><strong>${mark.what}</strong><p><${Told} text=${mark.message} /></p></div></li>`)}</ol>`;
+  const above = said ? [said.message, said.change] : [], known = new Set();
+  const shown = marks.slice(-60).map((mark) => {
+    const message = above.some((part) => part && (mark.message || "").includes(part)) ? fresh(mark.message, above) : mark.message;
+    const again = known.has(message);
+    known.add(message);
+    return { ...mark, what: mark.what === "created" ? "Created" : mark.what, message: again ? "" : message };
+  });
+  return html`${marks.length > shown.length && html`<p class="note">The last ${shown.length} of ${marks.length} events.</p>`}
+    <ol class="feed">${shown.map((mark, index) => html`<li key=${index}><span class="when">${clock(mark.when)}</span><div><strong>${mark.what}</strong>${mark.message && html`<p><${Told} text=${mark.message} /></p>`}</div></li>`)}</ol>`;
 }

@@ -1,21 +1,38 @@
-import { html, useMemo, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
-import { Page, State, TableState, Empty, VirtualTable, gangPath, go, place, useNow, useParameter, useTables } from "/static/parts.js";
+import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
+import { Page, State, TableState, Empty, Name, gangPath, useNow, useParameter, useTables } from "/static/parts.js";
 import { age, asks, clock, local, minute, passed, plural, seconds } from "/static/format.js";
+import { useList } from "/static/list.js";
 import { store } from "/static/store.js";
+import { BulkOrders } from "/static/views/orders.js";
 
-const STATES = ["Pending", "Partial", "Gated", "Evicting", "Starting", "Running", "Completing", "Failed", "Completed"];
+const STATES = ["Pending", "Partial", "Gated", "Evicting", "Starting", "Running", "Completing", "Suspended", "Failed", "Cancelled", "Completed"];
 const ORDER = Object.fromEntries(STATES.map((state, index) => [state, index]));
-const KEYS = {
-  state: (row) => (ORDER[row.state] ?? 9) * 1e12 + (seconds(row.created) || 0),
-  gang: (row) => row.id,
-  queue: (row) => row.queue || "",
-  members: (row) => row.minimum,
-  age: (row) => -(seconds(row.created) || 0),
-  start: (row) => row.start || "~",
-};
-const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members", asks: "Requests", age: "Age", start: "Starts", why: "Reason and fix" };
+const GROUPS = [
+  ["state", "State", (row) => row.state], ["queue", "Queue", (row) => row.queue], ["namespace", "Namespace", (row) => row.namespace],
+  ["user", "User", (row) => row.user], ["reason", "Reason", (row) => row.reason],
+];
 
-const HINTS = { members: "Bound members / required members", start: "\u2264 promised: starts no later; ~ planned, if all running pods end at their limits" };
+function start(row) {
+  if (row.forecast === "StartsNow") return html`<span title="the last rehearsal placed it">now</span>`;
+  return row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : passed(row.start) ? "overdue " : "≤ "}${minute(row.start)}</span>`;
+}
+
+function columnsAt(now, timed) {
+  return [
+    { key: "state", title: "State", width: 120, fixed: true, sort: (row) => (ORDER[row.state] ?? 99) * 1e12 + (seconds(row.created) || 0), cell: (row) => html`<${State} word=${row.state} />` },
+    { key: "gang", title: "Gang", width: 190, fixed: true, sort: (row) => row.id, cell: (row) => html`<span class="muted small space">${store.namespace ? "" : row.namespace}${row.kind === "pod" && html` <span class="tag">pod</span>`}</span><a href=${`#${gangPath(row)}`} aria-label=${row.title || row.name}><${Name} text=${row.title || row.name} /></a>` },
+    { key: "queue", title: "Queue", width: 96, sort: (row) => row.queue || "", cell: (row) => row.queue && html`<${Name} text=${row.queue} />` },
+    { key: "user", title: "User", width: 100, optional: true, sort: (row) => row.user || "", cell: (row) => row.user && html`<${Name} text=${row.user} />` },
+    { key: "members", title: "Members", width: 86, hint: "Bound members / required members", sort: (row) => row.minimum || 0, cell: (row) => html`<span title=${`${row.running || 0} running, ${row.placed || 0} bound, ${row.minimum || 0} required`}>${row.placed || 0}/${row.minimum || 0}</span>` },
+    { key: "asks", title: "Requests", width: 100, cell: (row) => asks(row) && html`<span title=${asks(row)}>${asks(row, 2)}</span>` },
+    { key: "priority", title: "Priority", width: 84, optional: true, sort: (row) => row.priority || 0, cell: (row) => row.priority || 0 },
+    { key: "nodes", title: "Nodes", width: 130, optional: true, sort: (row) => row.node_count || 0, cell: (row) => row.node_count && html`<span title=${(row.nodes || []).join(", ")}>${row.node_count > 1 ? plural(row.node_count, "node") : row.nodes[0]}</span>` },
+    { key: "age", title: "Age", width: 68, sort: (row) => -(seconds(row.created) || 0), cell: (row) => html`<span title=${clock(row.created)}>${age(row.created, now)}</span>` },
+    { key: "started", title: "Started", width: 120, optional: true, sort: (row) => row.started || "~", cell: (row) => row.started && minute(row.started) },
+    { key: "start", title: "Starts", width: 96, optional: !timed, hint: "\u2264 promised: starts no later; ~ planned, if all running pods end at their limits", sort: (row) => row.start || "~", cell: start },
+    { key: "why", title: "Reason and fix", cell: (row) => row.message && html`<span title=${`${row.reason}: ${row.message}`}>${local(row.brief || row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}` },
+  ];
+}
 
 export function Gangs() {
   const [table] = useTables("gangs", "summary");
@@ -23,47 +40,23 @@ export function Gangs() {
   const [state, setState] = useParameter("state");
   const [reason, setReason] = useParameter("reason");
   const [queue, setQueue] = useParameter("queue");
-  const [sort, setSort] = useParameter("sort", "state");
-  const [selected, select] = useState(-1);
-  const over = useRef(false);
-  const kept = useRef({ ids: [], key: "" });
   const now = useNow();
-  const choice = [filter, state, reason, queue, sort, store.namespace].join("\n");
+  const choice = [filter, state, reason, queue, store.namespace].join("\n");
   const rows = useMemo(() => {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = [];
-    for (const row of table.rows.values()) {
-      if (state && row.state !== state) continue;
-      if (reason && row.reason !== reason) continue;
-      if (queue && row.queue !== queue) continue;
-      if (words.length) {
-        const text = `${row.id} ${row.queue || ""} ${row.state} ${row.reason || ""} ${row.message || ""}`.toLowerCase();
-        if (!words.every((word) => text.includes(word))) continue;
-      }
-      found.push(row);
-    }
-    const down = sort.startsWith("-"), key = KEYS[sort.replace("-", "")] || KEYS.state;
-    const keyed = found.map((row) => [key(row), row]);
-    keyed.sort(([a, one], [b, other]) => (a < b ? -1 : a > b ? 1 : one.id < other.id ? -1 : 1) * (down ? -1 : 1));
-    return keyed.map(([, row]) => row);
+    return [...table.rows.values()].filter((row) => {
+      if ((state && row.state !== state) || (reason && row.reason !== reason) || (queue && row.queue !== queue)) return false;
+      const text = words.length ? `${row.id} ${row.title || ""} ${row.queue || ""} ${row.user || ""} ${row.state} ${row.reason || ""} ${row.message || ""}`.toLowerCase() : "";
+      return words.every((word) => text.includes(word));
+    });
   }, [table.changes, table.rows, choice]);
-  // Rows do not move under the pointer: the order changes when the pointer leaves.
-  let shown = rows, waiting = 0;
-  if (over.current && kept.current.key === choice) {
-    const there = new Map(rows.map((row) => [row.id, row]));
-    shown = kept.current.ids.map((id) => there.get(id)).filter(Boolean);
-    waiting = rows.length - shown.length;
-    if (rows.some((row, index) => row !== shown[index] && row.id !== shown[index]?.id)) waiting = Math.max(1, waiting);
-  } else kept.current = { ids: rows.map((row) => row.id), key: choice };
-  const column = (key) => ({
-    key, title: TITLES[key], hint: HINTS[key],
-    sort: sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none",
-    onSort: KEYS[key] && (() => setSort(sort === key ? `-${key}` : key)),
-  });
   const timed = rows.some((row) => row.start || row.forecast);
-  const open = (row) => { location.hash = gangPath(row); };
-  const line = `phalanx jobs${store.namespace ? ` -n ${store.namespace}` : " -A"}`;
-  return html`<${Page} title="Gangs" cli=${line}
+  const columns = useMemo(() => columnsAt(now, timed), [now, timed, store.namespace]);
+  const list = useList({
+    id: "gangs", rows, columns, groups: GROUPS, sort: "state", label: "Gangs", noun: "gang", key: choice,
+    open: (row) => { location.hash = gangPath(row); }, pick: store.session.writes ? () => true : null,
+  });
+  return html`<${Page} title="Gangs" cli=${`phalanx jobs${store.namespace ? ` -n ${store.namespace}` : " -A"}`}
     note=${table.state === "there" ? `${plural(rows.length, "gang")}${rows.length !== table.rows.size ? ` of ${table.rows.size}` : ""}` : ""}>
     <div class="filters">
       <input id="filter" type="search" placeholder="Filter: name, queue, reason …  ( / )" aria-label="Filter" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
@@ -71,22 +64,11 @@ export function Gangs() {
         <option value="">any state</option>${STATES.map((each) => html`<option key=${each}>${each}</option>`)}</select>
       ${reason && html`<button class="chip" onClick=${() => setReason("")} aria-label=${`Any reason instead of ${reason}`}>${reason} ✕</button>`}
       ${queue && html`<button class="chip" onClick=${() => setQueue("")} aria-label=${`Any queue instead of ${queue}`}>queue ${queue} ✕</button>`}
-      ${waiting > 0 && html`<span class="badge" role="status">${plural(waiting, "change")} when the pointer leaves</span>`}
+      ${list.controls}
     </div>
+    ${list.chosen.length > 0 && html`<${BulkOrders} rows=${list.chosen} clear=${list.clear} />`}
     <${TableState} table=${table} what="gangs" />
     ${table.state === "there" && !rows.length && html`<${Empty}>${table.rows.size ? "No gang matches the filter." : "No gangs. Submit one: phalanx submit --help"}</${Empty}>`}
-    ${rows.length > 0 && html`<div class="card flush gangs" onMouseEnter=${() => { over.current = true; }} onMouseLeave=${() => { over.current = false; store.tell(); }}>
-      <${VirtualTable} rows=${shown} height=${() => (innerWidth <= 720 ? 98 : 62)} selected=${selected} select=${select} open=${open} label="Gangs"
-        columns=${["state", "gang", "queue", "members", "asks", "age", ...(timed ? ["start"] : []), "why"].map(column)}
-        row=${(row) => html`
-          <td class="state"><${State} word=${row.state} /></td>
-          <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.title || row.name : html`<span class="muted">${row.namespace}/</span>${row.title || row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
-          <td class="queue">${row.queue || ""}</td>
-          <td class="members" title=${`${row.running || 0} running, ${row.placed || 0} bound, ${row.minimum || 0} required`}>${row.placed || 0}/${row.minimum || 0}</td>
-          <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>
-          <td class="age">${age(row.created, now)}</td>
-          ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal placed it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : passed(row.start) ? "overdue " : "≤ "}${minute(row.start)}</span>`}</td>`}
-          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${local(row.brief || row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
-    </div>`}
+    ${list.table}
   </${Page}>`;
 }

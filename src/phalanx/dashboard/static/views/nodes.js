@@ -48,7 +48,7 @@ export function Nodes() {
     ${table.state === "there" && !rows.length && html`<${Empty}>${all.length ? "No node matches the filter." : "No visible nodes."}</${Empty}>`}
     ${rows.length > 0 && html`
       ${mode !== "used" && html`<${Fragments} rows=${rows} groups=${groups} group=${group} name=${shown} each=${each} unit=${unit} />`}
-      <div class="card heat"><${Heat} groups=${groups} value=${value} name=${shown} mode=${mode} each=${each * unit} choose=${setChosen} chosen=${chosen} /><${Scale} mode=${mode} name=${shown} each=${each} numbers=${cellOf(rows.length) >= NUMBERED} /></div>`}
+      <div class="card heat"><${Heat} groups=${groups} value=${value} name=${shown} mode=${mode} each=${each * unit} choose=${setChosen} chosen=${chosen} /><${Scale} mode=${mode} name=${shown} each=${each} rows=${rows} value=${value} numbers=${cellOf(rows.length) >= NUMBERED} /></div>`}
     ${node && html`<${Details} node=${node} close=${() => setChosen("")} />`}
   </${Page}>`;
 }
@@ -173,10 +173,18 @@ function bright(shade) {
   return 0.299 * (value >> 16) + 0.587 * ((value >> 8) & 255) + 0.114 * (value & 255);
 }
 
-function Scale({ mode, name, each, numbers }) {
+// Percentages of the six colours, which are rounded to the nearest fifth.
+const STEPS = ["under 10 %", "10–30 %", "30–50 %", "50–70 %", "70–90 %", "over 90 %"];
+
+function Scale({ mode, name, each, numbers, rows, value }) {
+  const counts = { none: 0, closed: rows.filter((row) => row.closed).length, ...STEPS.map(() => 0) };
+  for (const row of rows) {
+    const share = value(row);
+    counts[share < 0 ? "none" : Math.min(5, Math.round(share * 5))] += 1;
+  }
   const kind = name === "cpu" ? "cores" : resource(name);
   const number = mode === "used" ? `${kind} that are free` : `pods of ${each} ${name === "memory" ? "Gi" : kind} that fit`;
-  return html`<ul class="legend"><li>${mode === "used" ? "idle" : "no room"}</li>${[0, 1, 2, 3, 4, 5].map((step) => html`<li key=${step} class="step"><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span></li>`)}<li>${mode === "used" ? "full" : "all free"}</li><li><span class="swatch cell"></span>has none</li><li><span class="swatch closed"></span>closed</li>${numbers && html`<li><span class="swatch cell number" aria-hidden="true">n</span>the number in a block: ${number}</li>`}</ul>`;
+  return html`<ul class="legend"><li>${mode === "used" ? `${kind} in use` : `room for pods of ${each}`}:</li>${STEPS.map((range, step) => html`<li key=${step}><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span>${range} <strong>${counts[step]}</strong></li>`)}<li><span class="swatch cell"></span>has none <strong>${counts.none}</strong></li><li><span class="swatch closed"></span>closed <strong>${counts.closed}</strong></li>${numbers && html`<li><span class="swatch cell number" aria-hidden="true">n</span>the number in a block: ${number}</li>`}</ul>`;
 }
 
 // Largest gang that fits now, per pod size: fragments of free capacity cannot serve large pods.

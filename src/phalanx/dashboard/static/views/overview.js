@@ -3,7 +3,7 @@ import { Bar, Empty, Link, Page, State, TableState, Told, to, useAnswer, useNow,
 import { age, amount, clock, important, percent, plural, resource, seconds, short, span } from "/static/format.js";
 import { Chart } from "/static/chart.js";
 
-const STATES = ["Running", "Starting", "Partial", "Pending", "Gated", "Evicting", "Completing", "Failed", "Completed"];
+const STATES = ["Running", "Starting", "Partial", "Pending", "Gated", "Evicting", "Completing", "Suspended", "Failed", "Cancelled", "Completed"];
 
 export function Overview() {
   const [summary, queues, evictions] = useTables("summary", "queues", "evictions");

@@ -27,12 +27,14 @@ export function Queues() {
   }, [rows, closed, filter]);
   const parents = useMemo(() => new Set(rows.map((row) => (row.queue || row.quota).parent).filter(Boolean)), [rows]);
   const chosen = rows.find((row) => (row.queue || row.quota).name === open);
+  // Shares of the top of the tree; the shares of several trees overlap.
+  const sum = (key) => Math.min(100, rows.map((row) => row.queue || row.quota).filter((each) => !each.depth).reduce((total, each) => total + (each[key] || 0), 0));
   return html`<${Page} title="Queues" cli=${open ? `phalanx queue describe ${open}` : "phalanx queue tree"} note="Each bar shows shares of the cluster: used, borrowed and deserved.">
     <div class="filters"><input id="filter" type="search" placeholder="Filter by name  ( / )" aria-label="Filter" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
-      <ul class="legend inline"><li><span class="swatch p-used"></span>used</li><li><span class="swatch p-borrowed"></span>borrowed</li><li><span class="swatch t-right"></span>deserved</li></ul></div>
+      <ul class="legend inline"><li><span class="swatch p-used"></span>used <strong>${percent(sum("share"))}</strong></li><li><span class="swatch p-borrowed"></span>borrowed <strong>${plural(rows.filter((row) => Object.keys((row.queue || row.quota).borrowed || {}).length).length, "queue")}</strong></li><li><span class="swatch t-right"></span>deserved <strong>${percent(sum("own_share"))}</strong></li></ul></div>
     <${TableState} table=${table} what="queues" />
     ${table.state === "there" && !rows.length && html`<${Empty}>No visible queues.</${Empty}>`}
-    ${shown.length > 0 && html`<div class="card flush scrollx"><table class="tree"><thead><tr><th scope="col">Queue</th><th scope="col" class="shares">Share of the cluster</th><th scope="col" class="num">Used</th><th scope="col" class="num hide">Deserved</th><th scope="col" class="hide">Gangs</th><th scope="col" class="hide">Last hour</th></tr></thead>
+    ${shown.length > 0 && html`<div class="card flush scrollx"><table class="tree stack"><thead><tr><th scope="col">Queue</th><th scope="col" class="shares">Share of the cluster</th><th scope="col" class="num">Used</th><th scope="col" class="num">Deserved</th><th scope="col" >Gangs</th><th scope="col" >Last hour</th></tr></thead>
       <tbody>${shown.map((row) => html`<${Row} key=${row.id} row=${row} parent=${parents.has((row.queue || row.quota).name)} closed=${closed[row.id]} toggle=${() => setClosed({ ...closed, [row.id]: !closed[row.id] })} open=${open} choose=${setOpen} series=${series} />`)}</tbody></table></div>`}
     ${chosen && html`<${Details} row=${chosen} history=${history.value} close=${() => setOpen("")} />`}
     <${Shares} />
@@ -50,11 +52,11 @@ function Row({ row, parent, closed, toggle, open, choose, series }) {
       <button class="name" onClick=${() => choose(open === each.name ? "" : each.name)} aria-expanded=${open === each.name}>${each.name}</button>
       ${row.quota && html` <span class="tag">${each.family}</span>`}${each.state && each.state !== "Open" && html` <span class="tag bad">${each.state}</span>`}${each.fault && html` <span class="tag bad" title=${each.fault}>fault</span>`}
     </th>
-    <td class="shares"><${Bar} whole=${100} parts=${[{ kind: "used", value: share - borrowed }, { kind: "borrowed", value: borrowed }]} marks=${right ? [{ kind: "right", value: right }] : []} label=${`${each.name} uses ${percent(share)} of ${resource(each.dominant || "cpu")}, deserved ${percent(right)}, borrowed ${percent(borrowed)}`} /></td>
-    <td class="num">${percent(share)}<span class="muted small"> ${resource(each.dominant || "")}</span></td>
-    <td class="num hide">${right ? percent(right) : "–"}</td>
-    <td class="hide"><${Link} to=${to("/gangs", { queue: each.name })}>${each.gangs?.running || 0} running, ${each.gangs?.pending || 0} pending</${Link}></td>
-    <td class="hide">${values && html`<${Strip} values=${values} top=${Math.max(10, right)} label=${`Share of ${each.name} over the last hour`} />`}</td></tr>`;
+    <td class="shares" data-label="Share of the cluster"><${Bar} whole=${100} parts=${[{ kind: "used", value: share - borrowed }, { kind: "borrowed", value: borrowed }]} marks=${right ? [{ kind: "right", value: right }] : []} label=${`${each.name} uses ${percent(share)} of ${resource(each.dominant || "cpu")}, deserved ${percent(right)}, borrowed ${percent(borrowed)}`} /></td>
+    <td class="num" data-label="Used">${percent(share)}<span class="muted small"> ${resource(each.dominant || "")}</span></td>
+    <td class="num" data-label="Deserved">${right ? percent(right) : "–"}</td>
+    <td data-label="Gangs"><${Link} to=${to("/gangs", { queue: each.name })}>${each.gangs?.running || 0} running, ${each.gangs?.pending || 0} pending</${Link}></td>
+    <td data-label="Last hour">${values && html`<${Strip} values=${values} top=${Math.max(10, right)} label=${`Share of ${each.name} over the last hour`} />`}</td></tr>`;
 }
 
 const ROWS = [["used", "used"], ["deserved", "deserved"], ["entitled", "entitled"], ["guarantee", "guarantee"], ["min", "min"], ["max", "max"], ["runtime", "runtime quota"], ["capability", "capability"], ["borrowed", "borrowed"], ["lent", "lent"], ["pending", "pending"]];

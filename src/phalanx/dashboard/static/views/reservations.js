@@ -1,6 +1,6 @@
 import { html, useMemo } from "/static/vendor/htm-preact-3.1.1.js";
 import { Empty, Page, TableState, useNow, useParameter, useTables } from "/static/parts.js";
-import { clock, seconds, span } from "/static/format.js";
+import { clock, middle, seconds, span } from "/static/format.js";
 
 const LANE = 30, LEFT = 210, WIDE = 1040, TOP = 30;
 const HORIZONS = { "6h": 6 * 3600, "1d": 86400, "7d": 7 * 86400 };
@@ -25,13 +25,13 @@ export function Reservations() {
   const ticks = [0, 1, 2, 3, 4, 5, 6].map((part) => now + (part / 6) * (until - now));
   return html`<${Page} title="Reservations" cli="kubectl get reservations,maintenancewindows" note="Advance reservations, maintenance windows, and starts of waiting gangs.">
     <div class="filters" role="group" aria-label="Period">${Object.keys(HORIZONS).map((each) => html`<button key=${each} class="chip" aria-pressed=${horizon === each} onClick=${() => setHorizon(each)}>${each}</button>`)}
-      <ul class="legend inline"><li><span class="swatch w-reservation"></span>reservation</li><li><span class="swatch w-maintenance"></span>maintenance</li><li><span class="swatch w-start"></span>start of a gang</li></ul></div>
+      <ul class="legend inline">${[["reservation", "reservation"], ["maintenance", "maintenance"], ["start", "start of a gang"]].map(([kind, title]) => html`<li key=${kind}><span class=${`swatch w-${kind}`}></span>${title} <strong>${rows.filter((row) => row.kind === kind).length}</strong></li>`)}</ul></div>
     <${TableState} table=${table} what="reservations" />
     ${table.state === "there" && !lanes.length && html`<${Empty}>No reservations, no maintenance and no starts within ${horizon}.</${Empty}>`}
     ${lanes.length > 0 && html`<div class="card scrollx" tabindex="0" role="region" aria-label="Time axis"><svg class="timeline" width=${WIDE} height=${tall} viewBox=${`0 0 ${WIDE} ${tall}`} role="img" aria-label=${rows.map((row) => `${row.title} from ${clock(row.start)}`).join("; ")}>
       ${ticks.map((tick, index) => html`<g key=${index}><line x1=${x(tick)} x2=${x(tick)} y1=${TOP - 6} y2=${tall} class=${index ? "gridline" : "now"} /><text x=${x(tick)} y="16" text-anchor=${index === 6 ? "end" : index ? "middle" : "start"}>${index ? `in ${span(tick - now)}` : "now"}</text></g>`)}
       ${lanes.map((lane, index) => html`<g key=${lane[0].id}>
-        <text x=${LEFT - 10} y=${TOP + index * LANE + 19} text-anchor="end" class="lane">${lane[0].title.length > 28 ? `…${lane[0].title.slice(-27)}` : lane[0].title}</text>
+        <text x=${LEFT - 10} y=${TOP + index * LANE + 19} text-anchor="end" class="lane">${middle(lane[0].title, 28)}</text>
         ${lane.map((row) => {
           const from = x(seconds(row.start)), to = row.kind === "start" ? from + 8 : x(seconds(row.end) || until);
           return html`<g key=${row.id}><title>${`${row.title}: ${clock(row.start)} to ${row.end ? clock(row.end) : "unknown end"}. ${row.note || ""}`}</title>

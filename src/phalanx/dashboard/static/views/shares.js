@@ -36,7 +36,7 @@ export function Shares() {
         <div role="group" aria-label="Resource">${kinds.slice(0, 6).map((each) => html`<button key=${each} class="chip" aria-pressed=${chosen === each} onClick=${() => setKind(each)}>${resource(each)}</button>`)}</div></div>
       ${!drawn || !drawn.lines.length ? html`<${Empty}>No visible usage in this period.</${Empty}>` : html`
         <p class="note">Share of each queue in all used ${resource(chosen)} per day${drawn.rows.length > MOST ? `; the ${MOST} queues with the most usage` : ""}. Days are in UTC; today is incomplete.</p>
-        <${Chart} times=${drawn.times} lines=${drawn.lines} height=${220} stamp="{YYYY}-{MM}-{DD}" label=${`Share of ${resource(chosen)} by queue and day: ${drawn.rows.slice(0, MOST).map((row) => `${row.name} ${row.share.toFixed(0)} %`).join(", ")}`} />
+        <${Chart} times=${drawn.times} lines=${drawn.lines} height=${220} days=${true} label=${`Share of ${resource(chosen)} by queue and day: ${drawn.rows.slice(0, MOST).map((row) => `${row.name} ${row.share.toFixed(0)} %`).join(", ")}`} />
         <div class="scrollx"><table class="plain"><thead><tr><th scope="col">Queue</th><th scope="col" class="num">Share</th><th scope="col" class="num">On average</th></tr></thead>
           <tbody>${drawn.rows.slice(0, 50).map((row) => html`<tr key=${row.name}><td>${row.name}</td><td class="num">${row.share.toFixed(1)} %</td><td class="num">${amount(chosen, row.mean)}</td></tr>`)}</tbody></table></div>`}`}
   </section>`;
