@@ -41,7 +41,7 @@ def test_page_has_cells_with_outputs() -> None:
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["notebook.md", "gang-functions.md"])
+@pytest.mark.parametrize("page", ["notebook.md", "gang-functions.md", "dask.md"])
 def test_page_runs_as_a_notebook_with_the_outputs_that_it_shows(
     page: str, local_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
