@@ -42,7 +42,8 @@ LAYERS = {
     "demo": 9,
     "dashboard": 9,
     "testing": 10,
-    "cli": 10,
+    "dask": 10,
+    "cli": 11,
 }
 # Packages that must not know each other although their layers would allow it.
 STRANGERS = {

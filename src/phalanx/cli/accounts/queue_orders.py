@@ -21,7 +21,7 @@ Amounts = dict[str, str] | None
 
 def _amounts(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Amounts:
     """Parse `NAME=AMOUNT[,NAME=AMOUNT]`, repeatable; `none` stands for no amounts. Return None without any."""
-    from phalanx.cli.jobs.job_builder import GPU
+    from phalanx.orders.submission.job_request import GPU
     from phalanx.model.text.quantity import QuantityError, parse_quantity
 
     if not texts:

@@ -34,8 +34,9 @@ class GangKeys:
         return {name: content for name, content in self.files.items() if not name.startswith(CLIENT)}
 
 
-def make_keys() -> GangKeys:
-    """Make the authority of a gang and one certificate per role."""
+def make_keys(*, between_workers: bool = False) -> GangKeys:
+    """Make the authority of a gang and one certificate per role; with `between_workers` hub and workers accept
+    connections and open them."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -62,8 +63,10 @@ def make_keys() -> GangKeys:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
         if role:
-            usage = ExtendedKeyUsageOID.SERVER_AUTH if role == HUB else ExtendedKeyUsageOID.CLIENT_AUTH
-            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+            both = between_workers and role != CLIENT
+            usages = [ExtendedKeyUsageOID.SERVER_AUTH] if both or role == HUB else []
+            usages += [ExtendedKeyUsageOID.CLIENT_AUTH] if both or role != HUB else []
+            builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=True)
         else:
             builder = builder.add_extension(
                 x509.KeyUsage(False, False, False, False, False, True, True, False, False), critical=True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from phalanx.sdk.cluster import Cluster, connect
 from phalanx.sdk.errors import GangEndedError, InvalidArgumentError, PhalanxError, WaitTimeoutError
+from phalanx.sdk.gang.certificates import client_context
 from phalanx.sdk.gang.client import GangClient, PickledCall, pickle_call
 from phalanx.sdk.gang.launch import GangLaunch
 from phalanx.sdk.job import Job
@@ -76,7 +77,7 @@ class GangExecutor(concurrent.futures.Executor):
         self._incoming: list[PickledCall] = []
         self._shut = False
         try:
-            context = self._loop.run(
+            keys = self._loop.run(
                 self._launch.create(
                     name, submitted, namespace=namespace or "", client_timeout=client_timeout, python=python
                 )
@@ -86,7 +87,7 @@ class GangExecutor(concurrent.futures.Executor):
                 self._cluster.close()
             raise
         self._client = GangClient(
-            context,
+            client_context(keys),
             self._launch.reach,
             retries=retries,
             timeout=task_timeout or 0.0,

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from phalanx.sdk.async_job import AsyncJob
 from phalanx.sdk.errors import GangEndedError, InvalidArgumentError, JobNotFoundError, PhalanxError, translated
 from phalanx.sdk.gang.certificates import make_keys
-from phalanx.sdk.gang.objects import HUB_TASK, gang_job, keys_secret
+from phalanx.sdk.gang.objects import FUNCTIONS, GangProgram, gang_job, keys_secret
 from phalanx.sdk.gang.reach import reached
 from phalanx.sdk.requests import SubmitOptions, generated_name
 
 if TYPE_CHECKING:
-    import ssl
-
     from phalanx.reports.jobs.job_report import FoundJob
     from phalanx.sdk.async_cluster import AsyncCluster
+    from phalanx.sdk.gang.certificates import GangKeys
 
 _PERIOD = 0.3
 _GONE_SECONDS = 60.0
@@ -31,7 +30,8 @@ _LOG_LINES = 8
 class GangLaunch:
     """Job of one gang. `way` is direct, port-forward, or "" for the one that fits the address of the hub."""
 
-    def __init__(self, cluster: AsyncCluster, way: str) -> None:
+    def __init__(self, cluster: AsyncCluster, way: str, program: GangProgram = FUNCTIONS) -> None:
+        self._program = program
         self._cluster = cluster
         self._way = way
         self._connected = False
@@ -39,16 +39,15 @@ class GangLaunch:
 
     async def create(
         self, name: str | None, options: SubmitOptions, *, namespace: str, client_timeout: float, python: str
-    ) -> ssl.SSLContext:
-        """Create the job and its Secret; return the TLS settings of the client. Raises the errors of `submit`."""
+    ) -> GangKeys:
+        """Create the job and its Secret; return the certificates. Raises the errors of `submit`."""
         from phalanx.kube.paths import Resource
-        from phalanx.sdk.gang.certificates import client_context
 
         if client_timeout <= 0:
             raise InvalidArgumentError("client_timeout must be positive", field="client_timeout")
         local = await self._cluster.check_image(options)
-        scope, keys = namespace or self._cluster.namespace, make_keys()
-        context = client_context(keys)
+        scope = namespace or self._cluster.namespace
+        keys = make_keys(between_workers=self._program is not FUNCTIONS)
         with translated():
             document = gang_job(
                 name or generated_name("gang"),
@@ -57,6 +56,7 @@ class GangLaunch:
                 python=python,
                 local=local,
                 namespace=scope,
+                program=self._program,
             )
         self.job = await self._cluster.submit(manifest=document, namespace=scope)
         secrets = Resource("", "v1", "secrets", "Secret").path(scope)
@@ -67,7 +67,7 @@ class GangLaunch:
             # Its pods would wait for the Secret forever.
             await self.job.cancel()
             raise
-        return context
+        return keys
 
     @contextlib.asynccontextmanager
     async def reach(self) -> AsyncIterator[tuple[str, int]]:
@@ -77,7 +77,7 @@ class GangLaunch:
         """
         pod = await self._hub_pod()
         config = self._cluster.config
-        async with reached(pod, self._way, self._cluster.kubeconfig, config.context) as place:
+        async with reached(pod, self._way, self._cluster.kubeconfig, config.context, self._program.port) as place:
             yield place
 
     def set_connected(self) -> None:
@@ -88,7 +88,7 @@ class GangLaunch:
         while True:
             found = await self._found()
             for entry, member in zip(found.pods, _sorted(found), strict=True):
-                runs = entry.task == HUB_TASK and entry.phase == "Running" and not entry.terminating
+                runs = entry.task == self._program.first and entry.phase == "Running" and not entry.terminating
                 if runs and (member.get("status") or {}).get("podIP"):
                     return member
             await self._refuse_failed(found)
@@ -118,7 +118,7 @@ class GangLaunch:
                     about=f"pod/{pod.name}",
                     field="image",
                 )
-            if not self._connected and pod.task == HUB_TASK and pod.phase == "Failed":
+            if not self._connected and pod.task == self._program.first and pod.phase == "Failed":
                 log = await self._log_tail()
                 raise GangEndedError(
                     f"the gang {target} cannot start: pod {pod.name} ended with exit code {pod.exit_code}; "
@@ -129,7 +129,7 @@ class GangLaunch:
 
     async def _log_tail(self) -> str:
         try:
-            text = await self.job.logs(task=HUB_TASK, tail=_LOG_LINES, prefix=False)
+            text = await self.job.logs(task=self._program.first, tail=_LOG_LINES, prefix=False)
         except PhalanxError:
             return ""
         return f"\n{text}" if text else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import sys
 from collections.abc import Mapping
@@ -23,18 +24,38 @@ _RESTARTS = 1000
 _TTL = 10
 
 
+@dataclasses.dataclass(frozen=True)
+class GangProgram:
+    """Program of a gang's pods: a module of Python, the names of its two tasks, and the port of the first one."""
+
+    module: str = "phalanx.sdk.gang.member"
+    first: str = HUB_TASK
+    others: str = WORKER_TASK
+    port: int = PORT
+
+
+FUNCTIONS = GangProgram()
+
+
 def gang_job(
-    name: str, options: SubmitOptions, *, client_timeout: float, python: str, local: bool, namespace: str
+    name: str,
+    options: SubmitOptions,
+    *,
+    client_timeout: float,
+    python: str,
+    local: bool,
+    namespace: str,
+    program: GangProgram = FUNCTIONS,
 ) -> Json:
     """Return the job of a gang: a task of one pod for the hub, and a task for the other workers.
 
     With `local` the pods are processes of this machine: they get this process's module path and directory.
     """
-    words = [python or (sys.executable if local else "python3"), "-m", "phalanx.sdk.gang.member"]
+    words = [python or (sys.executable if local else "python3"), "-m", program.module]
     document = command_job(words, name, options, namespace)
     spec = document["spec"]
-    spec.pop("policies", None)
     restart = {"events": ["PodFailed", "PodEvicted"], "action": "RestartPod"}
+    ended = {"event": "TaskCompleted", "action": "CompleteJob"}
     replicas, minimum = spec["tasks"][0]["replicas"], spec["minAvailable"]
     template = spec["tasks"][0]["template"]
     spec["plugins"] = {
@@ -49,24 +70,24 @@ def gang_job(
             "name": task,
             "replicas": number,
             "minAvailable": least,
-            "policies": [
-                restart,
-                *([{"event": "TaskCompleted", "action": "CompleteJob"}] if task == HUB_TASK else []),
-            ],
-            "template": _template(template, name, task, client_timeout, local),
+            "policies": [restart, ended] if task == program.first else [restart],
+            "template": _template(template, name, task, client_timeout, local, program),
         }
-        for task, number, least in ((HUB_TASK, 1, 1), (WORKER_TASK, replicas - 1, minimum - 1))
+        for task, number, least in ((program.first, 1, 1), (program.others, replicas - 1, minimum - 1))
         if number
     ]
     return document
 
 
-def _template(template: Json, name: str, task: str, client_timeout: float, local: bool) -> Json:
+def _template(
+    template: Json, name: str, task: str, client_timeout: float, local: bool, program: GangProgram
+) -> Json:
     container = dict(template["spec"]["containers"][0], name=task)
+    first = task == program.first
     variables: dict[str, Any] = {
-        "TASK": task,
-        "HUB": f"{name}-{HUB_TASK}-0.{name}",
-        "PORT": str(PORT),
+        "TASK": HUB_TASK if first else WORKER_TASK,
+        "HUB": f"{name}-{program.first}-0.{name}",
+        "PORT": str(program.port),
         "CLIENT_TIMEOUT": f"{client_timeout:g}",
     }
     fields = {"POD": "metadata.name", "ADDRESS": "status.podIP"}
@@ -77,8 +98,8 @@ def _template(template: Json, name: str, task: str, client_timeout: float, local
         *container.get("env", ()),
     ]
     container["volumeMounts"] = [{"name": VOLUME, "mountPath": KEYS_PATH, "readOnly": True}]
-    if task == HUB_TASK:
-        container["ports"] = [{"name": "gang", "containerPort": PORT}]
+    if first:
+        container["ports"] = [{"name": "gang", "containerPort": program.port}]
     if local:
         container["workingDir"] = os.getcwd()
     spec = {

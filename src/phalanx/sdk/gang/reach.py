@@ -26,12 +26,14 @@ def way_to(address: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def reached(pod: dict[str, Any], way: str, kubeconfig: str, context: str) -> AsyncIterator[tuple[str, int]]:
-    """Yield host and port of the hub in a pod. Raises GangUnreachableError without kubectl."""
+async def reached(
+    pod: dict[str, Any], way: str, kubeconfig: str, context: str, port: int = PORT
+) -> AsyncIterator[tuple[str, int]]:
+    """Yield host and port by which the port of a pod is reached. Raises GangUnreachableError without kubectl."""
     address = pod["status"]["podIP"]
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     if (way or way_to(address)) == DIRECT:
-        yield address, PORT
+        yield address, port
         return
     kubectl = shutil.which("kubectl")
     if kubectl is None:
@@ -40,7 +42,7 @@ async def reached(pod: dict[str, Any], way: str, kubeconfig: str, context: str) 
             'port-forward is used, run this program in a pod, or set way="direct" if pods are reachable',
             about=f"pod/{name}",
         )
-    words = [kubectl, "port-forward", "--address", "127.0.0.1", "-n", namespace, f"pod/{name}", f":{PORT}"]
+    words = [kubectl, "port-forward", "--address", "127.0.0.1", "-n", namespace, f"pod/{name}", f":{port}"]
     words += ["--kubeconfig", kubeconfig] if kubeconfig else []
     words += ["--context", context] if context else []
     process = await asyncio.create_subprocess_exec(
