@@ -21,8 +21,8 @@ Amounts = dict[str, str] | None
 
 def _amounts(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Amounts:
     """Parse `NAME=AMOUNT[,NAME=AMOUNT]`, repeatable; `none` stands for no amounts. Return None without any."""
-    from phalanx.orders.submission.job_request import GPU
     from phalanx.model.text.quantity import QuantityError, parse_quantity
+    from phalanx.orders.submission.job_request import GPU
 
     if not texts:
         return None
