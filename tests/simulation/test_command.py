@@ -203,6 +203,8 @@ def test_a_machine_of_processors_needs_no_cluster_file(tmp_path: Path) -> None:
         (("--seed", "1", "1"), "--seed: a seed is named twice", 1),
         (("--processors", "5"), "set either --cluster FILE or --processors N", 2),
         (("--dask", "tcp://127.0.0.1:1"), "--dask", 1),
+        (("--workers", "2", "--processes", "2"), "--processes, --dask and --workers exclude each other", 2),
+        (("--workers", "2", "--kubeconfig", "{}/none"), "--workers: kubeconfig", 1),
     ],
 )
 def test_mistake_is_printed_in_one_line(files: Path, more: tuple[str, ...], told: str, code: int) -> None:

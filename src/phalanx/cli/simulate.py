@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from phalanx.cli.arguments import pass_arguments
+from phalanx.cli.connection import kubeconfig_option, namespace_option
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 # Options that accept several values after one flag.
 _MULTI_VALUE_OPTIONS = ("--workload", "--policy", "--seed")
@@ -49,6 +53,10 @@ class SimulateArguments:
     report_dir: str
     processes: int | None
     dask: str | None
+    workers: int | None
+    image: str
+    queue: str
+    namespace: str | None
     quiet: bool
 
 
@@ -96,11 +104,26 @@ class SimulateArguments:
 @click.option(
     "--dask",
     metavar="ADDRESS",
-    help="Address of a Dask scheduler that executes the runs (pip install distributed).",
+    help="Address of a Dask scheduler that executes the runs (extra dask).",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Execute the runs in the cluster of the kubeconfig, by N Dask workers in one gang (extra dask).",
+)
+@click.option(
+    "--image",
+    default="",
+    envvar="PHALANX_IMAGE",
+    metavar="IMAGE",
+    help="Image of the --workers, with the extra dask.  [default: $PHALANX_IMAGE]",
+)
+@click.option("--queue", default="", metavar="NAME", help="Queue of the --workers.")
+@namespace_option
 @click.option("--quiet", is_flag=True, help="Print no progress and no table.")
-@pass_arguments(SimulateArguments)
-def simulate(arguments: SimulateArguments) -> None:
+@pass_invocation(SimulateArguments, kubeconfig_option)
+def simulate(invocation: Invocation, arguments: SimulateArguments) -> None:
     """Run workloads through the scheduler in virtual time, and write a report.
 
     The report directory gets summary.json, jobs.csv and report.html. The same inputs produce the same files.
@@ -113,18 +136,20 @@ def simulate(arguments: SimulateArguments) -> None:
     from phalanx.simulation.errors import InputError
 
     try:
-        _simulate(arguments)
+        _simulate(invocation, arguments)
     except (InputError, PolicyError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _simulate(arguments: SimulateArguments) -> None:
+def _simulate(invocation: Invocation, arguments: SimulateArguments) -> None:
     from phalanx.simulation.inputs import read_inputs
     from phalanx.simulation.report.files import write_report
     from phalanx.simulation.sweep import sweep
 
     if (arguments.cluster_file is None) == (arguments.processors is None):
         raise click.UsageError("set either --cluster FILE or --processors N (one pool of N processors)")
+    if sum(option is not None for option in (arguments.processes, arguments.dask, arguments.workers)) > 1:
+        raise click.UsageError("--processes, --dask and --workers exclude each other")
     if not arguments.workload_files and arguments.cluster_file is None:
         raise click.UsageError("no workload; set at least one --workload FILE")
     inputs = read_inputs(
@@ -136,8 +161,53 @@ def _simulate(arguments: SimulateArguments) -> None:
         arguments.until,
         arguments.hour,
     )
-    results = sweep(inputs, processes=arguments.processes, dask=arguments.dask, progress=not arguments.quiet)
+    with _workers(invocation, arguments, len(inputs.policies) * len(inputs.seeds)) as client:
+        results = sweep(
+            inputs,
+            processes=arguments.processes,
+            dask=arguments.dask,
+            client=client,
+            progress=not arguments.quiet,
+        )
     written = write_report(inputs, results, Path(arguments.report_dir))
     if not arguments.quiet:
         for line in written:
             click.echo(line)
+
+
+@contextlib.contextmanager
+def _workers(invocation: Invocation, arguments: SimulateArguments, runs: int) -> Iterator[Any]:
+    """Yield a client of a Dask gang with the workers of --workers, at most one per run; None without --workers.
+
+    Raises click.ClickException if the gang cannot start.
+    """
+    if arguments.workers is None:
+        yield None
+        return
+    from phalanx.simulation.errors import InputError
+
+    try:
+        from distributed import Client
+
+        from phalanx.dask import PhalanxCluster
+    except ImportError as error:
+        raise InputError("--workers needs the extra dask: pip install 'phalanx-scheduler[dask]'") from error
+    from phalanx.sdk.errors import PhalanxError
+
+    connection = invocation.client
+    try:
+        with (
+            PhalanxCluster(
+                min(arguments.workers, runs),
+                1,
+                kubeconfig=connection.kubeconfig,
+                context=connection.context,
+                namespace=arguments.namespace,
+                image=arguments.image,
+                queue=arguments.queue,
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+    except PhalanxError as error:
+        raise click.ClickException(f"--workers: {error.message}") from error

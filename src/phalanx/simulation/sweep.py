@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -19,14 +20,25 @@ Timed = tuple[RunResult, float]
 
 
 def sweep(
-    inputs: Inputs, *, processes: int | None = None, dask: str | None = None, progress: bool = True
+    inputs: Inputs,
+    *,
+    processes: int | None = None,
+    dask: str | None = None,
+    client: Any = None,
+    progress: bool = True,
 ) -> list[Timed]:
-    """Run each policy with each seed. Return the results in this order, with seconds. Raises InputError."""
+    """Run each policy with each seed. Return the results in this order, with seconds. Raises InputError.
+
+    The runs are executed by the Dask scheduler at the address `dask`, by the Dask `client`, or by `processes`.
+    """
     tasks = [(policy, seed) for policy in inputs.policies for seed in inputs.seeds]
     bar = ProgressBar(sys.stderr, len(tasks), shown=progress and sys.stderr.isatty())
     try:
+        if client is not None:
+            return _on_dask(inputs.experiment, tasks, client, bar)
         if dask is not None:
-            return _on_dask(inputs.experiment, tasks, dask, bar)
+            with _connected(dask) as connected:
+                return _on_dask(inputs.experiment, tasks, connected, bar)
         workers = min(len(tasks), processes or os.cpu_count() or 1)
         if workers == 1:
             return [_run(inputs.experiment, policy, seed, bar.within) for policy, seed in bar.each(tasks)]
@@ -56,18 +68,32 @@ def _gather(
     return [future.result() for future in futures]
 
 
-def _on_dask(
-    experiment: Experiment, tasks: list[tuple[NamedPolicy, int]], address: str, bar: ProgressBar
-) -> list[Timed]:
+def _connected(address: str) -> Any:
+    """Return a client of the Dask scheduler at an address. Raises InputError."""
     try:
         import distributed
     except ImportError as error:
-        raise InputError("--dask needs the package distributed: pip install distributed") from error
+        raise InputError("--dask needs the extra dask: pip install 'phalanx-scheduler[dask]'") from error
     try:
-        client = distributed.Client(address, timeout="10s", set_as_default=False)
+        return distributed.Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(f"--dask {address}: no Dask scheduler answers: {error}") from error
-    with client:
-        scattered = client.scatter(experiment, broadcast=True)
-        futures = [client.submit(_run, scattered, policy, seed, pure=False) for policy, seed in tasks]
-        return _gather(futures, bar, distributed.as_completed)
+
+
+def _on_dask(
+    experiment: Experiment, tasks: list[tuple[NamedPolicy, int]], client: Any, bar: ProgressBar
+) -> list[Timed]:
+    """Execute the runs on the workers of a Dask client. Dask repeats a run whose worker is lost."""
+    import distributed
+
+    # As the value of a task it can be made again after the loss of the workers that hold it; scattered data cannot.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        shared = client.submit(_same, experiment, pure=False)
+        futures = [client.submit(_run, shared, policy, seed, pure=False) for policy, seed in tasks]
+    # Without the loop it would search a default client.
+    return _gather(futures, bar, lambda several: distributed.as_completed(several, loop=client.loop))
+
+
+def _same(experiment: Experiment) -> Experiment:
+    return experiment
