@@ -85,6 +85,15 @@ class TestUnplacedGang:
         assert plan.plan.is_promised(key("large"))
         assert inqueue_cpu(later(world, 900)) == 8000
 
+    @pytest.mark.feature("start-reservations")
+    def test_gang_that_loses_its_reserved_start_after_five_minutes_releases_its_amounts_at_once(self) -> None:
+        world = Scenario(policy()).node("n1", cpu=8)
+        busy(world, "busy", "n1", 10_000, cpu=4)
+        world = volcano(world, "large", 8, admitted=True).pod("large-0", gang="large", cpu=8).run()
+        assert inqueue_cpu(later(world, 900)) == 8000
+        world.pod("large-0", gang="large", cpu=8, gated=True).run()
+        assert inqueue_cpu(world) == 0
+
     def test_gang_with_a_running_member_keeps_the_rest_of_its_amounts(self) -> None:
         world = volcano(self.world(), "spark", 8).run().pod("driver", gang="spark", cpu=1).run()
         assert world.placed() == ["driver"]

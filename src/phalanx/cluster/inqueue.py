@@ -59,6 +59,8 @@ class InqueueResources:
         self._undated: dict[GangKey, None] = {}
         self._due: list[tuple[float, GangKey]] = []
         self.lapsed: dict[GangKey, _Idle] = {}
+        # Groups that would have lapsed, but for their exemption.
+        self._exempt: set[GangKey] = set()
         self._unplaceable: set[GangKey] = set()
         self._requesting_nodes: set[GangKey] = set()
         self._total: dict[str, int] = {}
@@ -143,11 +145,24 @@ class InqueueResources:
             if is_exempt(key):
                 self._idle[key] = idle, now + _RETRY - LAPSE
                 heapq.heappush(self._due, (now + _RETRY, key))
+                self._exempt.add(key)
                 continue
             self.lapsed[key] = idle
             lapsed.add(key)
         self.stale |= lapsed
         return bool(lapsed)
+
+    def end_exemptions(self, is_exempt: Callable[[GangKey], bool]) -> bool:
+        """End the reservations of gangs that are exempt no more. Return whether any ended."""
+        self._update_stale()
+        ended = {key for key in self._exempt if not is_exempt(key)}
+        for key in ended:
+            # A gang that is not idle any more keeps its amounts.
+            if (idle := self._idle.get(key)) is not None:
+                self.lapsed[key] = idle[0]
+        self._exempt -= ended
+        self.stale |= ended
+        return bool(ended)
 
     def _is_idle_since(self, when: float, key: GangKey) -> bool:
         since = self._idle.get(key, (None, None))[1]
@@ -211,7 +226,9 @@ class InqueueResources:
         if idle is None or finished or key in self.lapsed:
             self._idle.pop(key, None)
             self._undated.pop(key, None)
+            self._exempt.discard(key)
         elif self._idle.get(key, (None, None))[0] is not idle:
+            self._exempt.discard(key)
             self._idle[key] = idle, None
             self._undated[key] = None
         return not (finished or key in self.lapsed or key in self._unplaceable)
@@ -220,6 +237,7 @@ class InqueueResources:
         self._idle.pop(key, None)
         self._undated.pop(key, None)
         self.lapsed.pop(key, None)
+        self._exempt.discard(key)
         if key not in self._gangs:
             self._unplaceable.discard(key)
             self._requesting_nodes.discard(key)

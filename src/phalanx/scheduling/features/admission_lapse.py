@@ -32,3 +32,9 @@ class AdmissionLapse(CyclePlugin):
         )
         if lapsed:
             self._state.room_opened()
+
+    def published(self, session: Session) -> None:
+        """End the reservations of groups that have lost their start, as the next process would."""
+        plan = plan_of(session)
+        if plan is not None and self._inqueue.end_exemptions(plan.is_promised):
+            self._state.room_opened()
