@@ -8,6 +8,7 @@ from phalanx.model.gang import GangOwner
 from phalanx.model.node_request import NodeRequest
 from phalanx.model.verdict import PodShape
 from phalanx.scheduling.features.node_requests import LONGEST_PAUSE, WAIT
+from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 
 from .scenario import Scenario, amounts, key
 
@@ -232,3 +233,9 @@ def test_gang_group_requests_nodes_for_all_its_gangs_together() -> None:
     assert opened(scenario) == ["ps", "worker"]
     later(scenario, WAIT)
     assert opened(scenario) == []
+
+
+def test_forecast_of_a_gang_that_no_present_node_fits_does_not_exclude_new_nodes() -> None:
+    scenario = pods(group(world().node("small"), "train").settle(), "train").settle()
+    (start,) = forecast_starts(scenario.scheduler, scenario.now)
+    assert start.forecast.message.startswith("no start is known: the 1 present nodes have no room")

@@ -43,7 +43,7 @@ class QuotaCheck:
     ) -> None:
         self._ledger = ledger
         # Whether an autoscaler creates nodes, which raise the limits that follow from the size of the cluster.
-        self._nodes_come = nodes_come
+        self.nodes_come = nodes_come
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
         # Limits without those that lend, by charge path with such a limit.
@@ -152,7 +152,7 @@ class QuotaCheck:
                             placed,
                             need,
                             culprit=culprit,
-                            nodes_help=self._nodes_come and plugin_limit.computed and not at_max,
+                            nodes_help=self.nodes_come and plugin_limit.computed and not at_max,
                         )
                     )
         refusing = refusing or followers

@@ -16,7 +16,7 @@ from phalanx.scheduling.reservations.window import Part
 class Never(msgspec.Struct, frozen=True):
     """Reason why a unit can never run.
 
-    With `closed`, it would fit on nodes that are closed to it now: that can change.
+    With `closed`, it would fit on nodes that are closed to it now, or that an autoscaler can create.
     """
 
     message: str
@@ -33,6 +33,8 @@ def why_never(state: ClusterState, quotas: QuotaCheck, parts: Sequence[Part]) ->
         room = f"have no room for {part.count} of its pods even when they are empty"
         if _copies_when_empty(state, part, alive) >= part.count:
             return Never(f"no start is known: the {int(usable.sum())} nodes that are open to it now {room}", True)
+        if quotas.nodes_come:
+            return Never(f"no start is known: the {int(alive.sum())} present nodes {room}", True)
         return Never(f"cannot ever run: all {int(alive.sum())} nodes {room}")
     account = _never_allowed(quotas, parts)
     return Never(f"cannot ever run: {account} never allows so much") if account else None
