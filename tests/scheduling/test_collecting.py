@@ -353,3 +353,13 @@ class TestRestart:
         collections, fault = decode_collections(text)
         assert collections == []
         assert "collections are forgotten" in fault
+
+
+def test_room_is_open_to_others_in_the_cycle_after_the_start() -> None:
+    stream = busy_cluster()
+    stream.job("train", 4, cpu=1, gpu=1).settle().passes(10 * MINUTE)
+    stream.one_ends("n1").one_ends("n1")
+    assert len(stream.waiting("single")) == 3
+    stream.node("spare", cpu=64, gpu=5).settle()
+    assert stream.runs("train")
+    assert stream.waiting("single") == []

@@ -131,7 +131,12 @@ class Collecting(CyclePlugin):
             self._plan = plan = plan_of(session)
             self._has_grants = plan is not None and plan.active
             for collection in list(self.collections.values()):
+                if collection.expected:
+                    # The time decides which pods end before the collection is complete.
+                    self.room.note([collection])
                 self._follow(session, collection)
+                if collection.expected:
+                    self.room.note([collection])
             self._seen = self._state.capacity_version
         news, self._news = self._news, {}
         return news
@@ -191,6 +196,9 @@ class Collecting(CyclePlugin):
         if due is not None and due <= session.now and session.plan.complete:
             self._start_due(session)
         for collection in list(self.collections.values()):
+            if not self._queue.waits(collection.key):
+                self._stop(collection.key)
+                continue
             collection.update(self._state.nodes.idle)
             if collection.complete and collection.key in session.attempted & session.unschedulable.keys():
                 # All of its room is idle and reserved for it, and it does not fit.
