@@ -40,7 +40,7 @@ lint: setup        ## style, types and layers; prints how plain the language is
 audit:             ## known vulnerabilities of what is pinned; says so where nobody can be asked
 	@$(PYTHON) .ci/audit.py
 
-bench: setup       ## the measurements that the README quotes
+bench: setup       ## all benchmarks: a table with ratios to the bare client, and build/bench.json
 	@$(BIN)/python -m benchmarks
 
 image: setup       ## the container image, as build/phalanx.oci.tar; wants Debian 12 and buildah

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.figures import record
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.paths import Resource
@@ -226,6 +227,7 @@ async def run(pods: int) -> None:
             async with _child("apiserver", "--kubeconfig-out", kubeconfig):
                 planned, bare = await measure(kubeconfig, pods)
         name = "embedded"
+    record(__file__, f"bindings, {pods} pods, backlog, API server {name}", planned, "pods/s", bare=bare)
     print(f"{name:12} {pods:6} {planned:12.0f} {bare:8.0f} {planned / bare:6.2f}")
 
 

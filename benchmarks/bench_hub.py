@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.hub.federation import NAMESPACE, Federation, federation
 
+from benchmarks.figures import record
 from phalanx.hub.names import DISPATCHES
 
 _PATIENCE = 600.0
@@ -62,6 +63,7 @@ async def measure(gangs: int, nodes: int, profile: bool) -> int:
             if profile:
                 profiler.disable()
                 pstats.Stats(profiler).sort_stats("cumulative").print_stats(60)
+            record(__file__, f"gangs of 2 pods to 3 clusters of {nodes} nodes", gangs / seconds, "gangs/s")
             print(
                 f"{gangs} gangs of 2 pods to 3 clusters of {nodes} nodes: {seconds:.1f} s, "
                 f"{gangs / seconds:.1f} gangs/s (half of them after {half:.1f} s)"

@@ -11,6 +11,8 @@ import time
 
 from tests.hub.simulated_members import Simulation
 
+from benchmarks.figures import record
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -26,6 +28,7 @@ def main() -> int:
     work = sum(gang.size * gang.runs for gang in simulation.gangs.values())
     slips = sorted(simulation.slipped())
     print(f"{gangs} gangs, {arguments.members} members: {seconds:.1f} s, {gangs / seconds:.0f} gangs/s")
+    record(__file__, f"choices for {gangs} gangs and {arguments.members} members", gangs / seconds, "gangs/s")
     for name, part in simulation.seconds.items():
         print(f"  {name}: {part:.1f} s, {part / gangs * 1e3:.2f} ms a gang")
     print(f"  {simulation.rounds} rounds, {simulation.questions} questions to members")

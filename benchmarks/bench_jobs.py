@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_end_to_end import NAMESPACES, NODES, PODS, _make_nodes, _time_bindings
+from benchmarks.figures import record
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.paths import Resource
@@ -151,6 +152,8 @@ async def throughput(kubeconfig: str, jobs: int, size: int) -> float:
             await client.delete(NODES.path(name=f"bench-{number:03}"))
     share = best["jobs"] / best["pods"]
     print(f"{jobs} jobs of {size}: {best['jobs']:.1f} jobs/s, bare client {best['pods']:.1f}, {share:.2f} of it;")
+    record(__file__, f"jobs of {size} pods", best["jobs"], "jobs/s", bare=best["pods"])
+    record(__file__, "CPU of the controllers per job", 1e3 * cpu / jobs, "ms")
     print(f"  controllers: {cpu:.1f} s of CPU, {1e3 * cpu / jobs:.1f} ms a job")
     return share
 
@@ -175,6 +178,8 @@ async def idle(kubeconfig: str, finished: int) -> None:
             await asyncio.sleep(seconds)
             spent = controllers.cpu() - before
     print(f"{finished} finished jobs: {100 * spent / seconds:.2f} % CPU at rest;")
+    record(__file__, f"CPU at rest with {finished} finished jobs", 100 * spent / seconds, "%", promised=1.0)
+    record(__file__, "memory per finished job", 1024 * (full - empty) / finished, "kB")
     print(f"  {full:.0f} MB, {1024 * (full - empty) / finished:.1f} kB a job")
 
 

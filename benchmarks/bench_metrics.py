@@ -11,6 +11,7 @@ import sys
 import time
 from typing import NamedTuple
 
+from benchmarks.figures import record
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.metrics.accounts import AccountSeries
 from phalanx.daemon.metrics.deserved import DeservedShares
@@ -59,6 +60,7 @@ def main() -> int:
         ("as before", unchanged),
         ("after a change of what is asked for", worked_out),
     ):
+        record(__file__, f"scrape {words}, {options.queues} queues", scrape.copying + scrape.writing, "s")
         print(f"  {words:36} {1e3 * scrape.copying:4.0f} ms {1e3 * scrape.writing:4.0f} ms")
     kept = unchanged.copying + unchanged.writing <= MOST_SECONDS and worked_out.copying <= MOST_ON_THE_LOOP
     return 0 if kept else 1

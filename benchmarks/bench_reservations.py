@@ -10,6 +10,7 @@ import sys
 import time
 from random import Random
 
+from benchmarks.figures import record
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import GangUpdated, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
@@ -91,6 +92,9 @@ def run(nodes: int, pods: int, gangs: int) -> int:
         scheduler.cycle(NOW + gangs + number % 2)
         times.append(time.process_time() - begun)
     median = sorted(times)[len(times) // 2]
+    of = f"{gangs} gangs, {nodes} nodes, {pods} pods"
+    record(__file__, f"plan from nothing, {of}", first, "s", promised=FROM_NOTHING)
+    record(__file__, f"after one event, {of}", median, "s", promised=AFTER_ONE_EVENT)
     print(f"{nodes} nodes, {pods} running pods, {gangs} gangs: {len(plan)} starts kept")
     print(f"  from nothing {first:.2f} s; after one event {1e3 * median:.0f} ms (median of {len(times)})")
     return 0 if first <= FROM_NOTHING and median <= AFTER_ONE_EVENT else 1

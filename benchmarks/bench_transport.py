@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.figures import record
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.changes import Change, Upsert
@@ -310,9 +311,12 @@ def main() -> None:
 def report(scheme: str, name: str, config: ClusterConfig, transports: Transports) -> None:
     cpu, wall, count = best(bind, config, transports)
     print(f"{scheme:5} {name:8} bind   {cpu / count * 1e6:6.1f} us CPU each  {count / wall:8,.0f}/s")
+    record(__file__, f"{scheme}, {name}: binding", cpu / count * 1e6, "us CPU")
     listing, wall, count = best(list_pods, config, transports)
     print(f"{scheme:5} {name:8} list   {listing / count * 1e6:6.1f} us CPU each  {count / wall:8,.0f}/s")
+    record(__file__, f"{scheme}, {name}: listed pod", listing / count * 1e6, "us CPU")
     cpu, wall, count = best(watch_pods, config, transports)
+    record(__file__, f"{scheme}, {name}: watched pod", (cpu - listing) / count * 1e6, "us CPU")
     print(f"{scheme:5} {name:8} watch  {(cpu - listing) / count * 1e6:6.1f} us CPU each")
 
 

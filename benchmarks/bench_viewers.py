@@ -25,6 +25,7 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks.figures import record
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
@@ -281,6 +282,7 @@ async def run(viewers: int, gangs: int, rate: float, seconds: float, period: flo
     print("viewers cost:", ", ".join(f"{name} {cost:+.1f} %" for name, cost in costs.items()))
     cost = costs["page"]
     kept = cost < SHARE and not failed
+    record(__file__, f"{viewers} viewers of the page", cost, "% CPU", promised=SHARE)
     print(f"{viewers} viewers cost the page {cost:.1f} % of a core ({'kept' if kept else 'MISSED'}: {SHARE:.0f} %)")
     return kept
 

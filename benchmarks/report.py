@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+import sys
 from collections.abc import Callable, Iterable
 
 import msgspec
+
+from benchmarks.figures import record
 
 
 class Row(msgspec.Struct):
@@ -48,7 +51,9 @@ def show(rows: Iterable[Row]) -> bool:
     """Prints the rows as they come; whether every promise was kept."""
     print(f"{'what':58} {'seconds':>9} {'promised':>9} {'max MB':>7}  note")
     kept = True
+    benchmark = getattr(sys.modules["__main__"].__spec__, "name", "")
     for row in rows:
+        record(benchmark, row.what, row.seconds, "s", promised=row.limit)
         promised = f"{row.limit:9.3f}" if row.limit is not None else f"{'':9}"
         broken = row.limit is not None and row.seconds > row.limit
         kept = kept and not broken
