@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 _GATHER = 0.25
 # Pause between two rehearsals: a minimum in seconds, and a multiple of a rehearsal's duration.
 _LEAST_PAUSE, _PAUSE_FACTOR = 1.0, 2.0
+# The minimum while a reader waits for the present state.
+_AWAITED_PAUSE = 0.1
 # Time alone changes verdicts (windows, budgets): longest pause in seconds without any change.
 _MOST_PAUSE = 60.0
 # Seconds between two reads of the scheduler's records (promises, usage).
@@ -65,7 +67,7 @@ _MARKS_OF_GANG, _MOST_MARKED = 48, 20_000
 _REASONS_TOLD = 8
 _MOST_CHANGED_ROWS = 1 << 15
 # A dry run of at most this many seconds is awaited before an answer, if the cluster has changed since the last one.
-_SHORT_RUN, _SHORT_WAIT = 0.5, 4.0
+_SHORT_RUN, _SHORT_WAIT = 0.5, 3.0
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
@@ -137,7 +139,7 @@ class ClusterWatch:
         self._node_cursor = -1
         # Versions of the state at the begin of the last dry run, and of the last complete one.
         self._rehearsed_version = self._answered_version = -1
-        self._completed = asyncio.Event()
+        self._completed, self._awaited = asyncio.Event(), asyncio.Event()
         self.evictions = Evictions(client, self.tables["evictions"], self._gang_of, self._failures)
         self.clusters = Clusters(client, self.tables, self.news.tell, self._failures)
         self.jobs = StoppedJobs(client, self.state.schedulers, self._dirty.set, self._failures)
@@ -224,6 +226,7 @@ class ClusterWatch:
         while (left := deadline - time.monotonic()) > 0:
             if self.last is not None and (self.last.seconds > _SHORT_RUN or not self.behind):
                 return
+            self._awaited.set()
             await self.until_next_run(left)
 
     # events
@@ -419,7 +422,12 @@ class ClusterWatch:
             if changed or self.last is None or time.time() - self.last.now >= _MOST_PAUSE:
                 await self._rehearse()
             took = time.monotonic() - begun
-            await asyncio.sleep(max(_LEAST_PAUSE, _PAUSE_FACTOR * took))
+            await asyncio.sleep(_AWAITED_PAUSE)
+            # A reader who waits for the present state shortens the pause.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(_LEAST_PAUSE, _PAUSE_FACTOR * took) - _AWAITED_PAUSE):
+                    await self._awaited.wait()
+            self._awaited.clear()
 
     async def _rehearse(self) -> None:
         version = self._rehearsed_version = self.state.version

@@ -10,6 +10,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
 
@@ -36,11 +37,13 @@ def condition_lines(document: Json) -> list[str]:
     lines = []
     for entry in document["objects"]:
         lines.append(f"{entry['kind']} {entry['name']}" + (f": {entry['phase']}" if entry["phase"] else ""))
-        for condition in entry["conditions"]:
+        # The last verdict is for programs; another condition has its text.
+        shown = [condition for condition in entry["conditions"] if condition["type"] != LAST_VERDICT]
+        for condition in shown:
             reason = f" ({condition['reason']})" if condition["reason"] else ""
             message = f": {condition['message']}" if condition["message"] else ""
             lines.append(f"  {condition['type']}={condition['status']}{reason}{message}")
-        if not entry["conditions"]:
+        if not shown:
             lines.append("  no conditions yet")
     return lines
 

@@ -64,16 +64,23 @@ class CommandRoutes:
 
     async def _scope(self, request: web.Request) -> Scope:
         """Return the largest scope for ?namespace=, "" for all namespaces. A viewer without rights to all of them
-        is answered about ?own=, the namespace of the kubeconfig."""
+        is answered about ?own=, the namespace of the kubeconfig, before that of the service account."""
         namespace, own = (request.query.get(key, "") for key in ("namespace", "own"))
-        try:
-            scope = await self._scope_of(request, namespace)
-        except ViewerAccessError as error:
-            if error.status != 403 or namespace or not own:
-                raise
-            scope = await self._scope_of(request, own)
+        found: Scope | None = None
+        refusal = ViewerAccessError(403, "you lack the right to list pods")
+        for candidate in (namespace,) if namespace or not own else ("", own):
+            try:
+                found = await self._scope_of(request, candidate)
+            except ViewerAccessError as error:
+                if error.status != 403:
+                    raise
+                refusal = error
+            if found is not None and found.everything:
+                break
+        if found is None:
+            raise refusal
         self._require_ready()
-        return scope
+        return found
 
     async def _order(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)
@@ -123,7 +130,8 @@ class CommandRoutes:
     async def _why(self, request: web.Request) -> web.Response:
         query = request.query
         namespace, kind, name = (query.get(key, "") for key in ("namespace", "kind", "name"))
-        if not namespace or not name or max(len(kind), len(name)) > MAX_NAME:
+        dots = {".", ".."} & {kind, *name.split("/")}
+        if not namespace or not name or dots or max(len(kind), len(name)) > MAX_NAME:
             raise ViewerAccessError(400, "write ?namespace=NAMESPACE&name=NAME, with &kind=KIND for a kind")
         scope = await self._scope_of(request, namespace)
         self._require_ready()
