@@ -13,6 +13,8 @@ import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from phalanx.model.text.decoding import quoted
+
 log = logging.getLogger(__name__)
 
 #: Condition of a process that is stopping.
@@ -83,7 +85,7 @@ async def serving(
     """Serve the HTTP endpoint inside the context, on the port that is yielded. Raises EndpointError."""
     host, _, port = options.address.rpartition(":")
     if not port.isdecimal():
-        raise EndpointError(f"--metrics-address {options.address!r} is not HOST:PORT")
+        raise EndpointError(f"--metrics-address {quoted(options.address)} is not HOST:PORT")
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -10,6 +10,7 @@ import click
 from phalanx.cli.connection import time_limit
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.model.gang import GangKey
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
 from phalanx.reports.owners import OwnerLookup, add_suspended_job, below, without_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
@@ -97,7 +98,7 @@ class _TargetVerdict:
         if answer is None:
             message = await without_pods(self._owners, name, kind) if kind not in _NO_OWNERS else ""
             raise click.ClickException(
-                message or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {namespace!r}"
+                message or f"no {_NOUNS.get(kind, kind)} {quoted(name)} in namespace {quoted(namespace)}"
             )
         return answer
 

@@ -13,6 +13,7 @@ import click
 
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -214,7 +215,9 @@ def _amounts(text: str, option: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part]
     for name, equals, amount in pairs:
         if not (name and equals and amount):
-            raise click.UsageError(f"invalid {option} {text!r}; write amounts such as cpu=64,nvidia.com/gpu=8")
+            raise click.UsageError(
+                f"invalid {option} {quoted(text)}; write amounts such as cpu=64,nvidia.com/gpu=8"
+            )
     return {name: amount for name, _, amount in pairs}
 
 

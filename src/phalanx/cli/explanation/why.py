@@ -13,6 +13,7 @@ from phalanx.cli.explanation.dispatched_lines import dispatch_answer, dispatch_l
 from phalanx.cli.explanation.eviction_lines import eviction_lines
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.starts import start_lines
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -197,4 +198,4 @@ def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
         return "", "/".join(words)
     expected = "pod, podgroup, compositepodgroup, job, vcjob, replicaset, statefulset"
     others = ", ".join(sorted(set(owners.values()) - {"job"}))
-    raise click.UsageError(f"unknown kind {words[0]!r}; expected {expected}, or one of {others}")
+    raise click.UsageError(f"unknown kind {quoted(words[0])}; expected {expected}, or one of {others}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.model.text.decoding import quoted
+
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.reports.jobs.entries import PodEntry
@@ -86,7 +88,7 @@ class LogPrinter:
             reason = f": {entry.reason}" if entry.reason else ""
             return f"{entry.target} has no pods yet{reason}; see: phalanx job describe {entry.target}"
         tasks = sorted({pod.task for pod in self._job.pods if pod.task})
-        criteria = [f"task {options.task!r}"] if options.task is not None else []
+        criteria = [f"task {quoted(options.task)}"] if options.task is not None else []
         criteria += [f"index {options.index}"] if options.index is not None else []
         known = f"; its tasks are {', '.join(tasks)}" if tasks else ""
         return f"{entry.target} has no pod with {' and '.join(criteria)}{known}"

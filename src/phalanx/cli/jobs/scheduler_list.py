@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from phalanx.model.text.decoding import quoted
+
 if TYPE_CHECKING:
     from phalanx.daemon.gang_entries import ListedGangs
     from phalanx.kube.client import KubeClient
@@ -60,9 +62,9 @@ def _checked(url: str) -> str:
     TLS."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise click.UsageError(f"invalid --scheduler {url!r}; write a URL such as https://localhost:10259")
+        raise click.UsageError(f"invalid --scheduler {quoted(url)}; write a URL such as https://localhost:10259")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise click.UsageError(f"--scheduler {url!r} would send your token unencrypted; use https")
+        raise click.UsageError(f"--scheduler {quoted(url)} would send your token unencrypted; use https")
     return url.rstrip("/")
 
 

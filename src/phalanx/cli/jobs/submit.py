@@ -11,6 +11,7 @@ import click
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.job_builder import FRAMEWORKS, GPU, RESTARTS, JobRequest, build_job
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -162,7 +163,7 @@ def _from_flags(arguments: SubmitArguments, name: str) -> list[Json]:
     if not arguments.image:
         raise click.UsageError("--name requires --image")
     if faults := subdomain_faults(name):
-        raise click.UsageError(f"invalid --name {name!r}: {faults[0]}")
+        raise click.UsageError(f"invalid --name {quoted(name)}: {faults[0]}")
     if arguments.minimum is not None and arguments.gang is not None:
         raise click.UsageError("--min excludes --gang and --no-gang")
     if arguments.framework == "ray" and arguments.words:
@@ -225,11 +226,13 @@ def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, s
         try:
             thousandths = parse_quantity(amount, 1000)
         except QuantityError as error:
-            raise click.UsageError(f"invalid {flag} {amount!r}; write an amount such as 1, 500m or 4Gi") from error
+            raise click.UsageError(
+                f"invalid {flag} {quoted(amount)}; write an amount such as 1, 500m or 4Gi"
+            ) from error
         if thousandths < 0:
-            raise click.UsageError(f"invalid {flag} {amount!r}: must not be negative")
+            raise click.UsageError(f"invalid {flag} {quoted(amount)}: must not be negative")
         if "/" in name and thousandths % 1000:
-            raise click.UsageError(f"invalid {flag} {amount!r}: {name} must be a whole number")
+            raise click.UsageError(f"invalid {flag} {quoted(amount)}: {name} must be a whole number")
         requests[name] = amount
     return requests
 
@@ -240,7 +243,7 @@ def pairs(stated: Sequence[str], flag: str) -> dict[str, str]:
     for text in stated:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"invalid {flag} {text!r}; write NAME=VALUE")
+            raise click.UsageError(f"invalid {flag} {quoted(text)}; write NAME=VALUE")
         values[name] = value
     return values
 
@@ -255,7 +258,7 @@ def refuse_bad_job(document: Json) -> None:
         return
     refusals = validate(document, None, AdmissionContext())
     if refusals:
-        raise click.ClickException(f"job {document['metadata'].get('name')!r}: {' '.join(refusals)}")
+        raise click.ClickException(f"job {quoted(document['metadata'].get('name'))}: {' '.join(refusals)}")
 
 
 async def create_all(

@@ -12,6 +12,7 @@ import msgspec
 from phalanx.cli.connection import lease_namespace_option, policy_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import ListArguments, list_options, parse_requirements
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,7 @@ def _states(texts: tuple[str, ...]) -> set[str]:
     words = {word.lower() for text in texts for word in text.split(",") if word}
     for word in sorted(words):
         if word not in known:
-            raise click.UsageError(f"unknown --state {word!r}; expected one of {', '.join(known)}")
+            raise click.UsageError(f"unknown --state {quoted(word)}; expected one of {', '.join(known)}")
     return words
 
 

@@ -12,6 +12,7 @@ from typing import cast
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.aiohttp_transport import keep_alive
 from phalanx.kube.http.transport import HttpResponse
+from phalanx.model.text.decoding import quoted
 
 __all__ = ["Http1Connection", "StaleConnection"]
 
@@ -244,7 +245,7 @@ class Http1Connection(asyncio.Protocol):
             return response
         try:
             if self._encoding not in ("gzip", "deflate"):
-                raise _Garbled(f"content encoding {self._encoding!r}")
+                raise _Garbled(f"content encoding {quoted(self._encoding)}")
             # zlib releases the GIL, so the event loop continues meanwhile.
             long = len(response.body) >= _LONG
             body = await asyncio.to_thread(self._unpack, response.body) if long else self._unpack(response.body)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from phalanx.model.account import SelfProtection
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
@@ -144,7 +145,7 @@ def _actions(
     )
     names = [name for name in named if name not in RETIRED_ACTIONS]
     unknown = [name for name in names if name not in known]
-    errors.extend(f"actions: unknown action {name!r}{_suggest(name, known)}" for name in unknown)
+    errors.extend(f"actions: unknown action {quoted(name)}{_suggest(name, known)}" for name in unknown)
     if not names:
         errors.append("actions: no action named")
     if len(set(named)) != len(named):
@@ -238,7 +239,7 @@ def _plugin(
         return None
     kind = known.get(name)
     if kind is None:
-        errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, known)}")
+        errors.append(f"{place}: unknown plugin {quoted(name)}{_suggest(name, known)}")
         return None
     if faults := [f"{place} ({name}): {fault}" for fault in class_faults(kind)]:
         errors.extend(faults)
@@ -272,7 +273,7 @@ def _disabled(option: Mapping[str, object], place: str, errors: list[str]) -> fr
         if switch in option:
             value = option[switch]
             if not isinstance(value, bool):
-                errors.append(f"{place}.{switch}: {value!r} is not true or false")
+                errors.append(f"{place}.{switch}: {quoted(value)} is not true or false")
             elif not value:
                 disabled.update(points)
     return frozenset(disabled)
@@ -305,7 +306,7 @@ def _configurations(
             inactive.append(f"configurations[{position}]: action {name} has no effect")
             continue
         if name not in known:
-            errors.append(f"{place}: unknown action {name!r}{_suggest(name, (*known, *RETIRED_ACTIONS))}")
+            errors.append(f"{place}: unknown action {quoted(name)}{_suggest(name, (*known, *RETIRED_ACTIONS))}")
             continue
         arguments = entry.get("arguments") or {}
         if not isinstance(arguments, Mapping):
@@ -327,10 +328,10 @@ def _own_settings(
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
-        errors.append(f"phalanx.partialGang: {partial!r} is unknown; expected keep or release")
+        errors.append(f"phalanx.partialGang: {quoted(partial)} is unknown; expected keep or release")
     budget = own.get("cycleBudgetMilliseconds", 100)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        errors.append(f"phalanx.cycleBudgetMilliseconds: {budget!r} is not a whole number of at least 1")
+        errors.append(f"phalanx.cycleBudgetMilliseconds: {quoted(budget)} is not a whole number of at least 1")
         budget = 100
     dialects = own.get("dialects") or {}
     if not isinstance(dialects, Mapping):
@@ -345,28 +346,29 @@ def _own_settings(
             )
     evictions = own.get("evictions", "delete")
     if evictions not in ("delete", "eviction-api"):
-        errors.append(f"phalanx.evictions: {evictions!r} is unknown; expected delete or eviction-api")
+        errors.append(f"phalanx.evictions: {quoted(evictions)} is unknown; expected delete or eviction-api")
     protection, words = own.get("selfProtection", "guaranteed"), [word.value for word in SelfProtection]
     if protection not in words:
         errors.append(
-            f"phalanx.selfProtection: {protection!r} is unknown; expected {', '.join(words[:-1])} or {words[-1]}"
+            f"phalanx.selfProtection: {quoted(protection)} is unknown; expected "
+            f"{', '.join(words[:-1])} or {words[-1]}"
         )
         protection = "guaranteed"
     create = own.get("createPodGroups", True)
     if not isinstance(create, bool):
-        errors.append(f"phalanx.createPodGroups: {create!r} is not true or false")
+        errors.append(f"phalanx.createPodGroups: {quoted(create)} is not true or false")
         create = True
     exceeded = own.get("exceededRunTimes", _EXCEEDED[0])
     if exceeded not in _EXCEEDED:
         expected = f"{', '.join(_EXCEEDED[:-1])} or {_EXCEEDED[-1]}"
-        errors.append(f"phalanx.exceededRunTimes: {exceeded!r} is unknown; expected {expected}")
+        errors.append(f"phalanx.exceededRunTimes: {quoted(exceeded)} is unknown; expected {expected}")
     signals = own.get("maintenanceSignals", "honour")
     if signals not in ("honour", "ignore"):
-        errors.append(f"phalanx.maintenanceSignals: {signals!r} is unknown; expected honour or ignore")
+        errors.append(f"phalanx.maintenanceSignals: {quoted(signals)} is unknown; expected honour or ignore")
     pod_events = own.get("podEvents", POD_EVENTS[0])
     if pod_events not in POD_EVENTS:
         expected = f"{', '.join(POD_EVENTS[:-1])} or {POD_EVENTS[-1]}"
-        errors.append(f"phalanx.podEvents: {pod_events!r} is unknown; expected {expected}")
+        errors.append(f"phalanx.podEvents: {quoted(pod_events)} is unknown; expected {expected}")
     return (
         str(partial),
         budget / 1000,
@@ -386,7 +388,7 @@ def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str
 
 def _check_arguments(arguments: Iterable[object], known: Sequence[str], place: str, errors: list[str]) -> None:
     errors.extend(
-        f"{place}: unknown argument {key!r}{_suggest(str(key), known)}"
+        f"{place}: unknown argument {quoted(key)}{_suggest(str(key), known)}"
         for key in arguments
         if not _known_argument(str(key), known)
     )
@@ -398,4 +400,4 @@ def _known_argument(key: str, known: Sequence[str]) -> bool:
 
 def _suggest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {quoted(close[0])}?" if close else ""
