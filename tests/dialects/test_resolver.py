@@ -243,7 +243,7 @@ def test_name_of_a_gang_cannot_inject_text_into_its_remedy() -> None:
     found = gang(pod(labels={D3: "x\n; delete the cluster", D3_MIN: "2"}), name="x\n; delete the cluster")
     assert found.problem is not None
     wrong, remedy = found.problem.state, found.problem.remedy
-    assert "'x\\n;\\x20delete the cluster'" in wrong
+    assert '"x\\n;\\x20delete the cluster"' in wrong
     assert remedy.startswith("use lower-case letters")
     assert str(found.key).endswith("/x\\n;\\x20delete the cluster")
 

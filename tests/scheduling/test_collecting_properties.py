@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from phalanx.model.collection_records import decode_collections, encode_collections
 from phalanx.model.decisions import Plan
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.collecting.plugin import Collecting
-from phalanx.scheduling.collecting.stored import decode_collections, encode_collections
 
 from .scenario import Scenario
 

@@ -452,9 +452,9 @@ class TestInstalledPlugins:
                 {"pre_bind_check": lambda *asked: True},
                 "pre_bind_check needs a filter, which excludes refused nodes",
             ),
-            ({"disabled_points": ["score"]}, "disabled_points must be a frozenset of strings, got ['score']"),
+            ({"disabled_points": ["score"]}, 'disabled_points must be a frozenset of strings, got ["score"]'),
             ({"disabled_points": frozenset({"scores"})}, "disabled_points: unknown extension point scores"),
-            ({"inter_pod_rules": None}, "inter_pod_rules must be InterPodRules, got None"),
+            ({"inter_pod_rules": None}, "inter_pod_rules must be InterPodRules, got null"),
             ({"arguments": "custom.text"}, "arguments and without_effect must be tuples of strings"),
         ],
     )

@@ -203,7 +203,7 @@ def test_pool_expands_to_its_nodes_and_queues_are_those_of_the_api() -> None:
             "c.yaml",
             "spec.count is 0; write a whole number",
         ),
-        (read_cluster, CLUSTER % "count: 1", "c.yaml", "spec.allocatable is None; write {cpu: 64, memory: 256Gi}"),
+        (read_cluster, CLUSTER % "count: 1", "c.yaml", "spec.allocatable is null; write {cpu: 64, memory: 256Gi}"),
         (read_cluster, CLUSTER % "size: 1", "c.yaml", "spec.size is unknown; write count, allocatable"),
         (read_cluster, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}", "c.yaml", "does not read v1 Secret"),
         (read_cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: s}", "c.yaml", "c.yaml: no node; write"),

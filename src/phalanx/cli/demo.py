@@ -8,6 +8,7 @@ import click
 
 from phalanx.cli.connection import output_option
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ def demo(invocation: Invocation, arguments: DemoArguments) -> None:
         return
     chosen = known.get(arguments.name) if arguments.name else SCENARIOS[0]
     if chosen is None:
-        raise click.UsageError(f"unknown scenario {arguments.name!r}; expected one of {', '.join(known)}")
+        raise click.UsageError(f"unknown scenario {quoted(arguments.name)}; expected one of {', '.join(known)}")
     _play(chosen, arguments.policy)
 
 

@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 if TYPE_CHECKING:
     from aiohttp import web
+from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ async def serving(
 
     host, _, port = options.address.rpartition(":")
     if not port.isdecimal():
-        raise EndpointError(f"--metrics-address {options.address!r} is not HOST:PORT")
+        raise EndpointError(f"--metrics-address {quoted(options.address)} is not HOST:PORT")
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -31,6 +31,7 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.kube.reflector import Reflector
 from phalanx.model.gang import GangKey
+from phalanx.model.text.decoding import quoted
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
@@ -216,7 +217,7 @@ class Inspection:
         pod = request.query.get("pod", "")
         namespace, _, name = pod.partition("/")
         if not namespace or not name or "/" in name:
-            error = f"{pod!r} is not NAMESPACE/NAME" if pod else "the parameter pod is missing"
+            error = f"{quoted(pod)} is not NAMESPACE/NAME" if pod else "the parameter pod is missing"
             return web.json_response({"error": f"{error}: use /debug/story?pod=NAMESPACE/NAME"}, status=400)
         story = pod_story(self._state, self._telemetry.decisions, namespace, name)
         if story is None:

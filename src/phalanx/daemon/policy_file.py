@@ -12,6 +12,7 @@ import msgspec
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
 from phalanx.model.gang import MatchPolicy
+from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.lint import sole_policy
@@ -108,11 +109,11 @@ def dialect_options(policy: Policy) -> DialectOptions:
     for name, word in stated.items() if isinstance(stated, Mapping) else ():
         if name not in known:
             raise PolicyError(
-                f"phalanx.dialects: matchPolicies: unknown name {name!r}; expected one of {', '.join(known)}"
+                f"phalanx.dialects: matchPolicies: unknown name {quoted(name)}; expected one of {', '.join(known)}"
             )
         if word not in words:
             raise PolicyError(
-                f"phalanx.dialects: matchPolicies: {name}: unknown value {word!r}; "
+                f"phalanx.dialects: matchPolicies: {name}: unknown value {quoted(word)}; "
                 f"expected one of {', '.join(words)}"
             )
     try:
@@ -126,7 +127,7 @@ def dialect_options(policy: Policy) -> DialectOptions:
     for name in sorted(options.ungrouped):
         if name not in rules:
             raise PolicyError(
-                f"phalanx.dialects: ungrouped: unknown name {name!r}; expected one of {', '.join(rules)}"
+                f"phalanx.dialects: ungrouped: unknown name {quoted(name)}; expected one of {', '.join(rules)}"
             )
     return options
 

@@ -36,7 +36,7 @@ from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
-from phalanx.model.text.decoding import MAX_NAME
+from phalanx.model.text.decoding import MAX_NAME, quoted
 from phalanx.views.gang_names import AmbiguousGangError
 
 audit = logging.getLogger("phalanx.dashboard.audit")
@@ -186,7 +186,7 @@ class Api:
             raise ViewerAccessError(400, str(error)) from error
         if answer is None:
             raise ViewerAccessError(
-                404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}"
+                404, f"there is no {'pod' if pod else 'gang'} {quoted(name)} in namespace {namespace}"
             )
         return _json(Redaction(scope).gang(answer))
 

@@ -10,6 +10,7 @@ from phalanx.dialects.core import LabelSelector
 from phalanx.dialects.lenient import decode_leniently
 from phalanx.model.peers import Selector, selects
 from phalanx.model.selectors import Requirement
+from phalanx.model.text.decoding import quoted
 
 Labels = Mapping[str, str]
 
@@ -29,7 +30,7 @@ def requirements_of(selector: LabelSelector) -> Selector:
     requirements = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
     for entry in selector.match_expressions:
         if entry.operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
-            raise IllegibleSelectorError(f"{entry.key}: unknown operator {entry.operator!r}")
+            raise IllegibleSelectorError(f"{entry.key}: unknown operator {quoted(entry.operator)}")
         if bool(entry.values) != (entry.operator in _WITH_VALUES):
             wanted = "needs values" if entry.operator in _WITH_VALUES else "takes no values"
             raise IllegibleSelectorError(f"{entry.key}: {entry.operator} {wanted}")

@@ -25,6 +25,7 @@ from phalanx.dialects.quotas.usage_status import UsageInput
 from phalanx.dialects.reader import Document
 from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.gang import GroupRef
+from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)
 
@@ -123,13 +124,16 @@ def _fault(offered: object, dialects: Iterable[Dialect]) -> str:
         owners = {claim: dialect.name for dialect in dialects for claim in claims(dialect)}
         for claim in claims(offered):
             if claim in owners:
-                return f"{claim} belongs to the dialect {owners[claim]!r} already"
+                return f"{claim} belongs to the dialect {quoted(owners[claim])} already"
     offered.enrichers(ObjectWarnings())
     return ""
 
 
 def _names(dialect: Dialect) -> list[str]:
-    return [f"the name {dialect.name!r}", *(f"the naming {naming.rules.name!r}" for naming in dialect.namings)]
+    return [
+        f"the name {quoted(dialect.name)}",
+        *(f"the naming {quoted(naming.rules.name)}" for naming in dialect.namings),
+    ]
 
 
 def _keys(dialect: Dialect) -> list[str]:

@@ -19,6 +19,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 #: Annotations of PodGroups and jobs that users write at the hub: names of data sets, separated by commas.
@@ -168,7 +169,7 @@ class DataObjects:
         kind = STAGE_IN_KINDS.get(word.lower())
         if kind is None or not name:
             known = ", ".join(f"{kind_name}/NAME" for kind_name in STAGE_IN_KINDS)
-            return printable(f"{STAGE_IN}: unknown entry {text!r}; expected {known}", _MOST_MESSAGE)
+            return printable(f"{STAGE_IN}: unknown entry {quoted(text)}; expected {known}", _MOST_MESSAGE)
         label = f"{kind.kind} {printable(name, 100)}"
         if kind is JOBS:
             stage_in_object = self._job(namespace, name)

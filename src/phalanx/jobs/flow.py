@@ -19,6 +19,7 @@ from phalanx.jobs.notes import EventNote
 from phalanx.jobs.spec import FlowStep, HttpGetProbe, JobFlow, JobPhase, Probe, TaskStatusProbe, TcpSocketProbe
 from phalanx.jobs.task_graph import is_acyclic
 from phalanx.model.pod_quota import mapping, sequence, text
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import parse_nanoseconds
 
 _LISTS = {
@@ -76,12 +77,12 @@ def refusal_reason(flow: JobFlow, faults: tuple[DecodingFault, ...] = ()) -> str
             return f"spec.flows[{index}].name: is missing; set the name of a JobTemplate"
         if names[step.name] > 1:
             return (
-                f"spec.flows[{index}].name: {step.name!r} occurs {names[step.name]} times; "
+                f"spec.flows[{index}].name: {quoted(step.name)} occurs {names[step.name]} times; "
                 "use each name once, and another JobTemplate for another job"
             )
         for target in _targets(step):
             if target not in names:
-                return f"spec.flows[{index}].dependsOn.targets: {target!r} is not a name in spec.flows"
+                return f"spec.flows[{index}].dependsOn.targets: {quoted(target)} is not a name in spec.flows"
     if not is_acyclic({step.name: _targets(step) for step in flow.spec.flows}):
         return "spec.flows: the dependencies of the steps form a cycle; remove one of the dependsOn.targets"
     return ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from phalanx.model.text.decoding import parse_whole
+from phalanx.model.text.decoding import parse_whole, quoted
 from phalanx.model.text.duration import format_duration, parse_duration
 
 RESTART_POLICY = "phalanx.dev/restart-policy"
@@ -146,7 +146,7 @@ def read_restart_policy(annotations: Mapping[str, str]) -> tuple[GroupRestartPol
     if word == NEVER:
         return None, ""
     if word != WHEN_BELOW_MINIMUM:
-        return None, f"annotation {RESTART_POLICY} is {word!r}; write {NEVER} or {WHEN_BELOW_MINIMUM}"
+        return None, f"annotation {RESTART_POLICY} is {quoted(word)}; write {NEVER} or {WHEN_BELOW_MINIMUM}"
     default = GroupRestartPolicy()
     try:
         return (
@@ -305,7 +305,7 @@ def _whole(annotations: Mapping[str, str], key: str, default: int) -> int:
     text = annotations.get(key)
     number = default if text is None else parse_whole(text, 0, _MAX_NUMBER)
     if number is None:
-        raise ValueError(f"annotation {key} is {text!r}; write a whole number such as {default}")
+        raise ValueError(f"annotation {key} is {quoted(text)}; write a whole number such as {default}")
     return number
 
 
@@ -318,7 +318,7 @@ def _seconds(annotations: Mapping[str, str], key: str, default: int) -> int:
     except ValueError:
         seconds = -1
     if seconds < 0:
-        raise ValueError(f"annotation {key} is {text!r}; write a duration such as 30s or 5m")
+        raise ValueError(f"annotation {key} is {quoted(text)}; write a duration such as 30s or 5m")
     return seconds
 
 
@@ -331,6 +331,8 @@ def _codes(annotations: Mapping[str, str], key: str) -> tuple[tuple[int, int], .
         low = parse_whole(first, 1, 255)
         high = parse_whole(last, 1, 255) if dash else low
         if low is None or high is None or high < low:
-            raise ValueError(f"annotation {key} is {text!r}; write exit codes from 1 to 255 such as 3,100-120")
+            raise ValueError(
+                f"annotation {key} is {quoted(text)}; write exit codes from 1 to 255 such as 3,100-120"
+            )
         ranges.append((low, high))
     return tuple(ranges)

@@ -19,7 +19,7 @@ from phalanx.kube.contact import Contact
 from phalanx.kube.errors import ApiError, ConnectionLost, Fenced, api_error
 from phalanx.kube.http.connections import Connections, Transports
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.decoding import decode_json, quoted
 
 __all__ = ["KubeClient", "Params", "PatchType"]
 
@@ -169,7 +169,7 @@ class KubeClient:
     def _target(self, path: str, params: Params | None) -> str:
         # Last protection against request smuggling: the path must be a single word, whatever its source.
         if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
-            raise ValueError(f"not an escaped path: {path!r}")
+            raise ValueError(f"not an escaped path: {quoted(path)}")
         query = (
             urlencode([(key, _text(value)) for key, value in params.items() if value is not None]) if params else ""
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.text.decoding import quoted
 
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -87,4 +88,4 @@ class PathAccess:
         if answer.get("allowed"):
             return None
         action = f"get the path {target}" if "nonResourceAttributes" in attributes else f"list the {target}"
-        return AccessError(403, f"user {access_spec['user']!r} is not allowed to {action}")
+        return AccessError(403, f"user {quoted(access_spec['user'])} is not allowed to {action}")

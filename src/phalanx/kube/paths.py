@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from phalanx.model.text.decoding import quoted
+
 __all__ = ["Resource"]
 
 
@@ -33,10 +35,12 @@ class Resource(msgspec.Struct, frozen=True):
         if namespace and self.namespaced:
             root = f"{root}/namespaces/{_segment(namespace)}"
         elif self.namespaced and name:
-            raise ValueError(f"{self.plural} {name!r}: an object of a namespaced resource needs its namespace")
+            raise ValueError(
+                f"{self.plural} {quoted(name)}: an object of a namespaced resource needs its namespace"
+            )
         if not name:
             if subresource:
-                raise ValueError(f"{self.plural}: subresource {subresource!r} needs the name of an object")
+                raise ValueError(f"{self.plural}: subresource {quoted(subresource)} needs the name of an object")
             return f"{root}/{self.plural}"
         path = f"{root}/{self.plural}/{_segment(name)}"
         return f"{path}/{subresource}" if subresource else path
@@ -48,5 +52,5 @@ def _segment(text: str) -> str:
         return text
     # "." and ".." survive percent-encoding but not path cleaning in proxies; no object has such a name.
     if text in (".", ".."):
-        raise ValueError(f"{text!r} cannot be the name of an object")
+        raise ValueError(f"{quoted(text)} cannot be the name of an object")
     return quote(text, safe="")

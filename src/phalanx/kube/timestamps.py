@@ -29,5 +29,5 @@ def parse_time(text: str) -> float:
         raise ValueError(f"{quoted(text)} is not an RFC 3339 time")
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
+        raise ValueError(f"{quoted(text)} has no time zone")
     return moment.timestamp()

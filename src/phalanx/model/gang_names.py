@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from phalanx.model.gang import Gang, GangKey, owner_of_name, part_of_name, shown_name
+from phalanx.model.text.decoding import quoted
 
 PODGROUP, GANG = "podgroup", "gang"
 #: Kinds whose word in shown names is not the kind in lower case.
@@ -125,7 +126,7 @@ class AmbiguousGangError(ValueError):
     def __init__(self, namespace: str, name: str, candidates: Iterable[str]) -> None:
         self.candidates = tuple(sorted(candidates))
         super().__init__(
-            f"{len(self.candidates)} gangs have the name {name!r} in namespace {namespace!r}: "
+            f"{len(self.candidates)} gangs have the name {quoted(name)} in namespace {quoted(namespace)}: "
             f"write {', '.join(self.candidates)}"
         )
 

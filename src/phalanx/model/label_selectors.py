@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from phalanx.model.selectors import Requirement
+from phalanx.model.text.decoding import quoted
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|<|>|[^\s,()=!<>]+)")
 _KEY = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
@@ -37,7 +38,7 @@ def _tokens(source: str) -> list[str]:
     while at < len(stripped):
         match = _TOKEN.match(stripped, at)
         if match is None:
-            raise ValueError(f"unexpected character in {source!r}")
+            raise ValueError(f"unexpected character in {quoted(source)}")
         tokens.append(match.group(1))
         at = match.end()
     return tokens
@@ -74,7 +75,7 @@ def _key(tokens: list[str], at: int) -> str:
 
 def _value(value: str) -> str:
     if len(value) > 63 or not _VALUE.match(value):
-        raise ValueError(f"invalid label value {value!r}")
+        raise ValueError(f"invalid label value {quoted(value)}")
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from phalanx.model.gang import shown_name
+from phalanx.model.text.decoding import quoted
 from phalanx.orders.errors import NotFoundError, OrderError
 from phalanx.reports.jobs.job_report import AmbiguousName, FoundJob, JobReader
 from phalanx.reports.jobs.kinds import GANG, RESOURCES
@@ -27,7 +28,7 @@ async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> F
     kind_text = {"": "job or PodGroup", "gang": "PodGroup or pod that names a gang", "vcjob": "Volcano Job"}.get(
         kind, kind
     )
-    text = f"no {kind_text} {name!r} in namespace {namespace!r}"
+    text = f"no {kind_text} {quoted(name)} in namespace {quoted(namespace)}"
     if kind in ("", "vcjob") and not await reader.has_volcano_jobs():
         text += "; this cluster does not have Volcano Jobs, `phalanx install` brings them"
     elif reader.warnings:

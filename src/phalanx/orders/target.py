@@ -11,6 +11,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.text.decoding import quoted
 from phalanx.orders.errors import BadNameError, NotFoundError, OrderError
 from phalanx.orders.found_job import find_job
 from phalanx.reports.jobs.entries import PodEntry
@@ -119,7 +120,7 @@ class TargetFinder:
             owner = job_words().get(word)
             word, object_name = (owner, object_name.partition("/")[0]) if owner else ("", name)
         if not object_name:
-            raise BadNameError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
+            raise BadNameError(f"{quoted(name)}: expected NAME or KIND/NAME, such as vcjob/train")
         groups: tuple[tuple[Resource, Json], ...] = ()
         if word in _POD_WORDS:
             members: Sequence[Json] = [await self._get(PODS, object_name)]
@@ -200,7 +201,7 @@ class TargetFinder:
             tops[text(mapping(top[1].get("metadata")).get("uid"))] = top
         if len(tops) > 1:
             titles = ", ".join(sorted(_title(*top) for top in tops.values()))
-            raise OrderError(f"{len(tops)} jobs are named {name!r}; specify one of {titles}")
+            raise OrderError(f"{len(tops)} jobs are named {quoted(name)}; specify one of {titles}")
         return next(iter(tops.values()), None)
 
     async def _top(self, resource: Resource, document: Json) -> tuple[tuple[Resource, Json], tuple[str, ...]]:
@@ -254,7 +255,7 @@ class TargetFinder:
             if error.status != 404:
                 raise
             kind = resource.kind.lower()
-            raise OrderError(f"no {kind} {name!r} in namespace {self._namespace!r}") from error
+            raise OrderError(f"no {kind} {quoted(name)} in namespace {quoted(self._namespace)}") from error
         return document
 
     async def _suspendable_resource(self, word: str) -> Resource:
@@ -270,7 +271,7 @@ class TargetFinder:
         ]:
             return resources[0]
         known = ", ".join(["vcjob", "podgroup", "pod", *(kind.served.kind.lower() for kind in SUSPENDABLE)])
-        raise BadNameError(f"unknown kind {word!r}: expected one of {known}")
+        raise BadNameError(f"unknown kind {quoted(word)}: expected one of {known}")
 
 
 def _title(resource: Resource, document: Json) -> str:

@@ -14,6 +14,7 @@ from phalanx.model.devices.cards import Card, Family
 from phalanx.model.events import ClusterEvent, NodeUpdated
 from phalanx.model.node import Node
 from phalanx.model.resources import CPU, MEMORY, PODS, requests_of
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.capture import KIND as CAPTURE
 from phalanx.simulation.capture import Capture, read_capture, take_in_all
 from phalanx.simulation.delays import Delays
@@ -94,7 +95,7 @@ def read_cluster(text: str, name: str) -> SimulatedCluster:
         elif entry.kind == "Machine":
             processors = _only(entry, "processors")
             if not isinstance(processors, int) or isinstance(processors, bool):
-                raise InputError(f"{entry.place}: spec.processors is {processors!r}; write a whole number")
+                raise InputError(f"{entry.place}: spec.processors is {quoted(processors)}; write a whole number")
             machine = pool(processors, entry.place)
         else:
             entries += _members(entry)
@@ -132,9 +133,13 @@ def _members(entry: FileObject) -> list[FileObject]:
             raise InputError(f"{entry.place}: spec.{key} is unknown; write {', '.join(known)}")
     count, allocatable = spec.get("count"), spec.get("allocatable")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_NODES:
-        raise InputError(f"{entry.place}: spec.count is {count!r}; write a whole number from 1 to {_MOST_NODES}")
+        raise InputError(
+            f"{entry.place}: spec.count is {quoted(count)}; write a whole number from 1 to {_MOST_NODES}"
+        )
     if not isinstance(allocatable, Mapping) or not allocatable:
-        raise InputError(f"{entry.place}: spec.allocatable is {allocatable!r}; write {{cpu: 64, memory: 256Gi}}")
+        raise InputError(
+            f"{entry.place}: spec.allocatable is {quoted(allocatable)}; write {{cpu: 64, memory: 256Gi}}"
+        )
     prefix = entry.document["metadata"]["name"]
     offered = {PODS: _PODS, **allocatable}
     nodes = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.errors import InputError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -18,4 +19,4 @@ def seconds(value: object, place: str) -> int:
             return int(match[1]) * _UNITS[match[2]]
     elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12:
         return value
-    raise InputError(f"{place} is {value!r}; write {EXAMPLES}")
+    raise InputError(f"{place} is {quoted(value)}; write {EXAMPLES}")

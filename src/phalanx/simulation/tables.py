@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.errors import InputError
 
 Row = dict[str, str]
@@ -43,5 +44,5 @@ def whole(row: Mapping[str, str], column: str, name: str, line: int, *, default:
     except (ValueError, OverflowError):
         number = -1
     if number < 0:
-        raise InputError(f"{name}: line {line}: {column} is {row[column]!r}; write a number, at least 0")
+        raise InputError(f"{name}: line {line}: {column} is {quoted(row[column])}; write a number, at least 0")
     return number

@@ -172,7 +172,8 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
     if route.subject != "pods":
         yield base | {"failurePolicy": options.failure_policy}
         return
-    ours = f"has(object.spec.schedulerName) && object.spec.schedulerName in {list(options.scheduler_names)!r}"
+    names = ", ".join(f"'{name}'" for name in options.scheduler_names)
+    ours = f"has(object.spec.schedulerName) && object.spec.schedulerName in [{names}]"
     open_ended = base | {"failurePolicy": "Ignore"}
     if _mutates(route):
         gated = f"has(object.metadata.annotations) && '{QUEUE_GATE}' in object.metadata.annotations"

@@ -26,6 +26,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.path_access import PathAccess
 from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +180,7 @@ def split_address(address: str, flag: str) -> tuple[str, int]:
     """Split an option value HOST:PORT. Raises WebhookError for other texts."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise WebhookError(f"{flag}: {address!r} is not HOST:PORT, such as 0.0.0.0:8443")
+        raise WebhookError(f"{flag}: {quoted(address)} is not HOST:PORT, such as 0.0.0.0:8443")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
@@ -189,7 +190,7 @@ def service_address(service: str) -> WebhookAddress:
     namespace, slash, name_and_port = service.partition("/")
     name, colon, port = name_and_port.partition(":")
     if not slash or not namespace or not name or (colon and not port.isdecimal()):
-        raise WebhookError(f"--service: {service!r} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+        raise WebhookError(f"--service: {quoted(service)} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")
     return WebhookAddress(namespace=namespace, service=name, port=int(port) if colon else 443)
 
 
@@ -214,7 +215,7 @@ def _names(options: WebhookOptions, host: str) -> set[str]:
     if options.url:
         parts = urlsplit(options.url)
         if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
-            raise WebhookError(f"--url: {options.url!r} is not https://HOST:PORT")
+            raise WebhookError(f"--url: {quoted(options.url)} is not https://HOST:PORT")
         return {parts.hostname}
     with contextlib.suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:

@@ -13,6 +13,7 @@ import click
 from phalanx.cli.connection import print_structured
 from phalanx.cli.explanation.moments import moment, month_of
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -54,7 +55,7 @@ def _states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
         state = _SHORT_STATES.get(text.strip(), text.strip())
         if state not in _SHORT_STATES.values():
             known = ", ".join(f"{short} ({name})" for short, name in _SHORT_STATES.items())
-            raise click.BadParameter(f"unknown state {text!r}; expected one of {known}")
+            raise click.BadParameter(f"unknown state {quoted(text)}; expected one of {known}")
         states.append(state)
     return tuple(states)
 
@@ -184,7 +185,7 @@ def report(invocation: Invocation, arguments: ReportArguments) -> None:
     history_tables.check_file(output, arguments.file)
     dimensions = tuple(dict.fromkeys(name.strip() for name in arguments.by.split(",") if name.strip()))
     if unknown := [name for name in dimensions if name not in _DIMENSIONS]:
-        raise click.UsageError(f"unknown --by {unknown[0]!r}; expected any of {', '.join(_DIMENSIONS)}")
+        raise click.UsageError(f"unknown --by {quoted(unknown[0])}; expected any of {', '.join(_DIMENSIONS)}")
     begin, end = _window(arguments.month, arguments.since, arguments.until)
     with connected(arguments.database) as connection:
         lines = read_report(connection, dimensions, begin, end, int(time.time()), arguments.queues)
@@ -206,7 +207,9 @@ def _window(month: str | None, since: int | None, until: int | None) -> tuple[in
         try:
             return month_of(month)
         except ValueError as error:
-            raise click.UsageError(f"invalid --month {month!r}; write it as YYYY-MM, such as 2026-11") from error
+            raise click.UsageError(
+                f"invalid --month {quoted(month)}; write it as YYYY-MM, such as 2026-11"
+            ) from error
     now = int(time.time())
     begin = since if since is not None else month_of(time.strftime("%Y-%m", time.gmtime(now)))[0]
     end = until if until is not None else now

@@ -26,6 +26,7 @@ from phalanx.cli.listing.options import watch_options
 from phalanx.cli.listing.outages import survived_outage
 from phalanx.cli.server.options import server_options
 from phalanx.cli.server.rights import by_rights
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.cli.server.requests import Server
@@ -290,9 +291,9 @@ def _find(name: str, kind: str, entries: Sequence[E_co]) -> E_co:
         return matches[0]
     if matches:
         raise click.ClickException(
-            f"{name!r} is ambiguous; use one of: {', '.join(entry.name for entry in matches)}"
+            f"{quoted(name)} is ambiguous; use one of: {', '.join(entry.name for entry in matches)}"
         )
-    raise click.ClickException(f"no {kind} {name!r}{_known(name, kind, [entry.name for entry in entries])}")
+    raise click.ClickException(f"no {kind} {quoted(name)}{_known(name, kind, [entry.name for entry in entries])}")
 
 
 def _known(name: str, kind: str, names: list[str]) -> str:
@@ -300,7 +301,7 @@ def _known(name: str, kind: str, names: list[str]) -> str:
 
     close = difflib.get_close_matches(name, names, n=1)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {quoted(close[0])}?"
     if not names:
         return f": the cluster has no {kind}s"
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

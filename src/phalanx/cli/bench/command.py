@@ -15,6 +15,7 @@ import click
 from phalanx.cli.arguments import Dress
 from phalanx.cli.connection import kubeconfig_option, output_option
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.cli.bench.rounds import Figures, Measurement
@@ -166,7 +167,9 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
     except asyncio.CancelledError:
         raise click.exceptions.Exit(_TERMINATED if terminated else 130) from None
     except TimeoutError as error:
-        raise click.ClickException(f"{error}. Check that scheduler {arguments.scheduler_name!r} runs.") from error
+        raise click.ClickException(
+            f"{error}. Check that scheduler {quoted(arguments.scheduler_name)} runs."
+        ) from error
     if invocation.prints_table:
         _print(answer)
     else:

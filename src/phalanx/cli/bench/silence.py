@@ -14,6 +14,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.lease import LEASES
 from phalanx.kube.own_objects import default_lease
+from phalanx.model.text.decoding import quoted
 
 #: Seconds without any binding before the diagnosis is printed.
 SILENCE = 10.0
@@ -29,7 +30,7 @@ async def report_silence(client: KubeClient, workload: BenchWorkload, watch: Sto
     try:
         diagnosis = await _refusal(client, workload) or await _lease_state(client, workload.scheduler)
     except (ApiError, ConnectionLost) as error:
-        diagnosis = f"cannot check scheduler {workload.scheduler!r}: {error}"
+        diagnosis = f"cannot check scheduler {quoted(workload.scheduler)}: {error}"
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     click.echo(f"{clear}after {SILENCE:g} s 0 pods are bound: {diagnosis}", err=True)
 
@@ -41,7 +42,7 @@ async def _refusal(client: KubeClient, workload: BenchWorkload) -> str:
         for condition in item.get("status", {}).get("conditions") or ():
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
                 message = condition.get("message") or condition.get("reason")
-                return f"scheduler {workload.scheduler!r} reports: {message}"
+                return f"scheduler {quoted(workload.scheduler)} reports: {message}"
     return ""
 
 
@@ -54,6 +55,6 @@ async def _lease_state(client: KubeClient, scheduler: str) -> str:
             lease = f"lease {metadata['namespace']}/{metadata['name']} is held by {spec['holderIdentity']}"
             return f"{lease} (renewed {spec.get('renewTime') or 'never'}); no pod has a PodScheduled condition"
     return (
-        f"scheduler {scheduler!r} does not seem to run: "
+        f"scheduler {quoted(scheduler)} does not seem to run: "
         f"no pod has a PodScheduled condition, and lease {default_lease([scheduler])} has no holder"
     )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.moments import shown_moment
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -23,7 +24,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int
         return parse_moment(value, datetime.now(UTC))
     except (ValueError, OverflowError) as error:
         forms = "2026-11-23, 2026-11-23T10:30, 10:30, today or now-7days"
-        raise click.BadParameter(f"invalid time {value!r}; write a time such as {forms}") from error
+        raise click.BadParameter(f"invalid time {quoted(value)}; write a time such as {forms}") from error
 
 
 def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -33,7 +34,7 @@ def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | 
     try:
         return parse_age(value)
     except ValueError as error:
-        raise click.BadParameter(f"invalid age {value!r}; write an age such as 12h, 90d or 2w") from error
+        raise click.BadParameter(f"invalid age {quoted(value)}; write an age such as 12h, 90d or 2w") from error
 
 
 def parse_moment(text: str, now: datetime) -> int:

@@ -15,6 +15,7 @@ from phalanx.cli.connection import connection_options, namespace_option, output_
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.server.options import server_options
 from phalanx.cli.server.rights import by_rights
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.cli.server.requests import Server
@@ -258,7 +259,9 @@ def _amounts(text: str, option: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part]
     for name, equals, amount in pairs:
         if not (name and equals and amount):
-            raise click.UsageError(f"invalid {option} {text!r}; write amounts such as cpu=64,nvidia.com/gpu=8")
+            raise click.UsageError(
+                f"invalid {option} {quoted(text)}; write amounts such as cpu=64,nvidia.com/gpu=8"
+            )
     return {name: amount for name, _, amount in pairs}
 
 

@@ -15,6 +15,7 @@ from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.starts import start_lines
 from phalanx.cli.server.options import server_options
 from phalanx.cli.server.rights import by_rights
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.cli.server.requests import Server
@@ -226,4 +227,4 @@ def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
         return "", "/".join(words)
     expected = "pod, podgroup, compositepodgroup, job, vcjob, replicaset, statefulset"
     others = ", ".join(sorted(set(owners.values()) - {"job"}))
-    raise click.UsageError(f"unknown kind {words[0]!r}; expected {expected}, or one of {others}")
+    raise click.UsageError(f"unknown kind {quoted(words[0])}; expected {expected}, or one of {others}")

@@ -15,6 +15,7 @@ import click
 from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.options import served_names_option
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,9 +189,11 @@ def _refuse_bad_names(scheduler_names: tuple[str, ...], namespace: str) -> None:
     for name in scheduler_names:
         if not name or (faults := subdomain_faults(f"{name}-controllers")):
             fault = faults[0] if name else "must not be empty"
-            raise click.UsageError(f"--scheduler-name {name!r}: invalid as part of account and role names: {fault}")
+            raise click.UsageError(
+                f"--scheduler-name {quoted(name)}: invalid as part of account and role names: {fault}"
+            )
     if faults := label_faults(namespace):
-        raise click.UsageError(f"--namespace {namespace!r}: {faults[0]}")
+        raise click.UsageError(f"--namespace {quoted(namespace)}: {faults[0]}")
 
 
 def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:

@@ -16,6 +16,7 @@ from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import NamespacedListArguments, list_options, parse_requirements, queues_option
 from phalanx.cli.server.options import server_options
 from phalanx.kube.core_resources import PODS
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.daemon.gang_entries import GangEntry
@@ -158,7 +159,7 @@ def _states(texts: tuple[str, ...]) -> set[str] | None:
         for word in filter(None, text.split(",")):
             if word.lower() not in spellings:
                 known = ", ".join(f"{code} ({state})" for state, code in CODES.items() if state != "Deleted")
-                raise click.UsageError(f"unknown --state {word!r}; expected all, or one of {known}")
+                raise click.UsageError(f"unknown --state {quoted(word)}; expected all, or one of {known}")
             states |= spellings[word.lower()]
     return states or None
 

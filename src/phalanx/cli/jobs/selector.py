@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import click
 
+from phalanx.model.text.decoding import quoted
+
 Requirements = list[tuple[str, str, frozenset[str]]]
 
 
@@ -21,7 +23,7 @@ def parse_selector(text: str) -> Requirements:
         if equal:
             requirements.append((key.strip(), "=", frozenset((value.strip(),))))
         elif " " in part:
-            raise click.UsageError(f"invalid --selector {part!r}; write key=value, key!=value, key or !key")
+            raise click.UsageError(f"invalid --selector {quoted(part)}; write key=value, key!=value, key or !key")
         else:
             requirements.append((part.lstrip("!"), "absent" if part.startswith("!") else "present", frozenset()))
     return requirements

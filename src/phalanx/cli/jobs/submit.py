@@ -11,6 +11,7 @@ import click
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.jobs.order_errors import shown_errors
+from phalanx.model.text.decoding import quoted
 from phalanx.orders.submission.job_request import FRAMEWORKS, GPU, RESTARTS, JobRequest, build_job
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _from_flags(arguments: SubmitArguments, name: str) -> list[Json]:
     if not arguments.image:
         raise click.UsageError("--name requires --image")
     if faults := subdomain_faults(name):
-        raise click.UsageError(f"invalid --name {name!r}: {faults[0]}")
+        raise click.UsageError(f"invalid --name {quoted(name)}: {faults[0]}")
     if arguments.minimum is not None and arguments.gang is not None:
         raise click.UsageError("--min excludes --gang and --no-gang")
     if arguments.framework == "ray" and arguments.words:
@@ -227,7 +228,7 @@ def pairs(stated: Sequence[str], flag: str) -> dict[str, str]:
     for text in stated:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"invalid {flag} {text!r}; write NAME=VALUE")
+            raise click.UsageError(f"invalid {flag} {quoted(text)}; write NAME=VALUE")
         values[name] = value
     return values
 

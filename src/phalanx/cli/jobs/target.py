@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.model.text.decoding import quoted
+
 if TYPE_CHECKING:
     from phalanx.reports.jobs.job_report import FoundJob, JobReader
 
@@ -22,7 +24,7 @@ def parse_job(text: str) -> tuple[str, str]:
     kind = WORDS.get(word.lower(), "") or (job_words().get(word.lower(), "") if slash else "")
     if not name or (slash and not kind):
         raise click.UsageError(
-            f"invalid name {text!r}; write NAME or KIND/NAME of a job or podgroup, such as vcjob/train"
+            f"invalid name {quoted(text)}; write NAME or KIND/NAME of a job or podgroup, such as vcjob/train"
         )
     return kind, name
 

@@ -16,6 +16,7 @@ import click
 
 from phalanx.cli.arguments import combined, pass_arguments
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -118,7 +119,7 @@ def short_job(
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise click.UsageError(f"--command {command!r}: {error}") from error
+        raise click.UsageError(f"--command {quoted(command)}: {error}") from error
     if words:
         container["command"] = words
     template = {

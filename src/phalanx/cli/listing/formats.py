@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from phalanx.cli.listing.harmless import harmless, harmless_json
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.jsonpath import Path, compile_path
 from phalanx.model.text.jsonpath_template import Template, value_text
 
@@ -48,7 +49,7 @@ def parse_output(ctx: click.Context, param: click.Parameter, value: str) -> Outp
     if word in ("jsonpath", "custom-columns"):
         needs = "a template" if word == "jsonpath" else "a specification"
         raise click.BadParameter(f"-o {word} needs {needs}", ctx, param)
-    raise click.BadParameter(f"unknown output format {value!r}; expected {CHOICES}", ctx, param)
+    raise click.BadParameter(f"unknown output format {quoted(value)}; expected {CHOICES}", ctx, param)
 
 
 def _columns(text: str) -> tuple[tuple[str, Path], ...]:
@@ -56,7 +57,9 @@ def _columns(text: str) -> tuple[tuple[str, Path], ...]:
     for part in _split(text):
         header, colon, path = part.partition(":")
         if not header or not colon or not path:
-            raise ValueError(f"custom-columns: invalid column {part!r}; write HEADER:PATH, such as NAME:.name")
+            raise ValueError(
+                f"custom-columns: invalid column {quoted(part)}; write HEADER:PATH, such as NAME:.name"
+            )
         columns.append((header, compile_path(path)))
     return tuple(columns)
 

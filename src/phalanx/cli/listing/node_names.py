@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from phalanx.model.text.decoding import quoted
+
 # Numbers in names; a longer sequence of digits is a hash.
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _QUOTED = frozenset('[],"')
@@ -49,7 +51,7 @@ def expand(text: str) -> list[str]:
     for part in _parts(text):
         if part.startswith('"'):
             if len(part) < 2 or not part.endswith('"'):
-                raise ValueError(f"{text!r}: unmatched brackets or quotes")
+                raise ValueError(f"{quoted(text)}: unmatched brackets or quotes")
             names.append(re.sub(r"\\(.)", r"\1", part[1:-1], flags=re.DOTALL))
             continue
         before, bracket, rest = part.partition("[")
@@ -58,14 +60,14 @@ def expand(text: str) -> list[str]:
             continue
         inside, closed, after = rest.partition("]")
         if not closed or {"[", "]"} & set(before + after):
-            raise ValueError(f"{text!r}: unmatched brackets")
+            raise ValueError(f"{quoted(text)}: unmatched brackets")
         for part_range in inside.split(","):
             ends = _RANGE.fullmatch(part_range)
             if ends is None:
-                raise ValueError(f"{text!r}: invalid range {part_range!r}; write N or N-M")
+                raise ValueError(f"{quoted(text)}: invalid range {quoted(part_range)}; write N or N-M")
             first, last = int(ends[1]), int(ends[2] or ends[1])
             if not first <= last < first + _MAX_NAMES:
-                raise ValueError(f"{text!r}: invalid range {part_range!r}; write N or N-M")
+                raise ValueError(f"{quoted(text)}: invalid range {quoted(part_range)}; write N or N-M")
             names += [f"{before}{number:0{len(ends[1])}}{after}" for number in range(first, last + 1)]
     return names
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from phalanx.cli.listing.table import Column
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.jsonpath import compile_path
 
 E = TypeVar("E")
@@ -36,7 +37,7 @@ def sorted_entries(
         if word[:1] not in (".", "{", "$", "["):
             known = ", ".join(dict.fromkeys(column.title for column in columns))
             raise click.UsageError(
-                f"unknown --sort-by {word!r}; expected one of {known}, or a JSONPath such as .name"
+                f"unknown --sort-by {quoted(word)}; expected one of {known}, or a JSONPath such as .name"
             )
         try:
             path = compile_path(word)

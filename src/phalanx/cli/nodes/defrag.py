@@ -12,6 +12,7 @@ import click
 
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.cli.nodes.relocation import RelocationResult
@@ -240,7 +241,7 @@ def _seconds(timeout: str) -> float:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--timeout") from error
     if seconds <= 0:
-        raise click.BadParameter(f"{timeout!r} must be greater than 0", param_hint="--timeout")
+        raise click.BadParameter(f"{quoted(timeout)} must be greater than 0", param_hint="--timeout")
     return float(seconds)
 
 
@@ -273,7 +274,7 @@ def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal
         except AmbiguousGangError as error:
             raise click.ClickException(str(error)) from error
         if not keys and kind:
-            raise click.ClickException(f"no gang {name!r} of kind {kind} in namespace {namespace!r}")
+            raise click.ClickException(f"no gang {quoted(name)} of kind {kind} in namespace {quoted(namespace)}")
         if keys:
             waiting = next((key for key in keys if gangs[key].pending), keys[0])
             return RoomFor(waiting, f"gang {gangs[waiting].title}")
@@ -281,7 +282,7 @@ def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal
     pod = next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
         target_kind = "pod" if kind else "gang, job or pod"
-        raise click.ClickException(f"no {target_kind} {name!r} in namespace {namespace!r}")
+        raise click.ClickException(f"no {target_kind} {quoted(name)} in namespace {quoted(namespace)}")
     if pod.gang:
         key = GangKey(namespace, pod.gang)
         return RoomFor(key, f"gang {gangs[key].title if key in gangs else key}")

@@ -14,6 +14,7 @@ from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import ListArguments, list_options, parse_requirements
 from phalanx.cli.server.options import server_options
 from phalanx.cli.server.rights import by_rights
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +108,7 @@ def _states(texts: tuple[str, ...]) -> set[str]:
     words = {word.lower() for text in texts for word in text.split(",") if word}
     for word in sorted(words):
         if word not in known:
-            raise click.UsageError(f"unknown --state {word!r}; expected one of {', '.join(known)}")
+            raise click.UsageError(f"unknown --state {quoted(word)}; expected one of {', '.join(known)}")
     return words
 
 

@@ -21,6 +21,7 @@ from phalanx.cli.explanation.moments import age
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import health_address_option
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -201,7 +202,7 @@ def erase(arguments: EraseArguments) -> None:
     now, user = int(time.time()), arguments.user
     if not arguments.yes:
         click.confirm(
-            f"{'Delete all runs' if arguments.deletes else 'Replace the name'} of user {user!r}?", abort=True
+            f"{'Delete all runs' if arguments.deletes else 'Replace the name'} of user {quoted(user)}?", abort=True
         )
     if arguments.deletes:
         removed = _changed(arguments.database, lambda connection: delete_user(connection, user, now))

@@ -12,6 +12,7 @@ import click
 from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,7 +47,9 @@ class DashboardArguments(LogArguments):
 
         host, _, port = self.listen.rpartition(":")
         if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-            raise click.UsageError(f"invalid --listen {self.listen!r}; write HOST:PORT, such as 127.0.0.1:8080")
+            raise click.UsageError(
+                f"invalid --listen {quoted(self.listen)}; write HOST:PORT, such as 127.0.0.1:8080"
+            )
         if bool(self.certificate) != bool(self.key):
             raise click.UsageError("--certificate and --key are required together")
         host = host.strip("[]") or "127.0.0.1"

@@ -16,6 +16,7 @@ from phalanx.cli.services.options import (
     served_names_option,
     write_concurrency_option,
 )
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.controllers.service import ControllerService
@@ -48,14 +49,14 @@ class SchedulerArguments(LogArguments):
         address, lease = self.metrics_address, self.lease_name
         if address and not address.rpartition(":")[2].isdecimal():
             raise click.UsageError(
-                f"invalid --metrics-address {address!r}; write HOST:PORT, such as 127.0.0.1:9090"
+                f"invalid --metrics-address {quoted(address)}; write HOST:PORT, such as 127.0.0.1:9090"
             )
         if bool(self.metrics_certificate) != bool(self.metrics_key):
             raise click.UsageError("--metrics-certificate and --metrics-key are required together")
         if lease and not self.leader_elect:
             raise click.UsageError("--lease-name requires --leader-elect")
         if faults := subdomain_faults(lease) if lease else []:
-            raise click.UsageError(f"invalid --lease-name {lease!r}: {'; '.join(faults)}")
+            raise click.UsageError(f"invalid --lease-name {quoted(lease)}: {'; '.join(faults)}")
 
     def endpoint_options(self) -> EndpointOptions:
         from phalanx.daemon.endpoint import EndpointOptions

@@ -15,6 +15,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
 from phalanx.dialects.workloads.rule import controller_of
 from phalanx.model.gang import GroupClaim
+from phalanx.model.text.decoding import quoted
 from phalanx.model.topology import TopologyRule
 
 # The condition for a placed quorum; from v1beta1 on it is called "initially" scheduled, and is final.
@@ -96,7 +97,9 @@ def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int
     if kind == "basic":
         return 0
     if kind != "gang":
-        reader.refuse(path, policy, f"the policy {kind!r} is not known; use basic or gang", code=UNKNOWN_POLICY)
+        reader.refuse(
+            path, policy, f"the policy {quoted(kind)} is not known; use basic or gang", code=UNKNOWN_POLICY
+        )
         return 0
     gang = policy["gang"]
     minimum = gang.get(count) if isinstance(gang, Mapping) else None

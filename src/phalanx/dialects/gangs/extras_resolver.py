@@ -124,7 +124,8 @@ class ExtrasResolver:
         if foreign_namespaces:
             # The message does not reveal whether the named gangs exist: the user need not have access to them.
             wrong = (
-                f"gang {self._statements.key}: its gang groups name gangs in namespace {foreign_namespaces[0]!r}; "
+                f"gang {self._statements.key}: its gang groups name gangs in namespace "
+                f"{quoted(foreign_namespaces[0])}; "
                 "the scheduler's policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces)"
             )
             self._statements.refuse(Problem.of("InvalidGangGroups", wrong, "take them out"))

@@ -12,7 +12,7 @@ from phalanx.dialects.gangs.group_spec import MAX_MEMBERS
 from phalanx.dialects.pods.requests import resource_list
 from phalanx.model.gang import MOST_EXPECTED
 from phalanx.model.resources import Requests
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.decoding import decode_json, quoted
 from phalanx.model.text.duration import parse_duration
 
 # Longest time, in seconds, for which a leader holds room for members that do not arrive.
@@ -45,7 +45,7 @@ def parse_expected(text: str) -> int:
     if text == FROM_MIN_RESOURCES:
         return 0
     if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_EXPECTED:
-        words = f"{FROM_MIN_RESOURCES!r} or {EXPECT_NOBODY!r}"
+        words = f"{quoted(FROM_MIN_RESOURCES)} or {quoted(EXPECT_NOBODY)}"
         raise ValueError(f'write a whole number from 1 to {MOST_EXPECTED}, such as "4", {words}')
     return int(text)
 

@@ -9,6 +9,7 @@ from phalanx.dialects.api_groups import NATIVE, NATIVE_VERSIONS
 from phalanx.dialects.core import Metadata
 from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
+from phalanx.model.text.decoding import quoted
 
 
 class UnnamedMembers:
@@ -68,4 +69,4 @@ def _claim(metadata: Metadata) -> str:
         if owner.api_version.partition("/")[0] == NATIVE:
             return f"its owner is the {owner.kind} {owner.name} of {NATIVE}"
     template = metadata.annotations.get(_TEMPLATE)
-    return f"its annotation {_TEMPLATE} is {template!r}" if template else ""
+    return f"its annotation {_TEMPLATE} is {quoted(template)}" if template else ""

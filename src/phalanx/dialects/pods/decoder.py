@@ -48,6 +48,7 @@ from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.resources import NO_AMOUNTS, Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import QuantityError
 
 # Koordinator's labels: the quota that a pod is charged to, and whether it can be preempted.
@@ -338,7 +339,7 @@ def node_spec(node: NodeObject) -> Node:
             problems.append(f"{path}: {error}")
             continue
         if amount < 0:
-            problems.append(f"{path}: {value!r} is negative")
+            problems.append(f"{path}: {quoted(value)} is negative")
             continue
         allocatable[resource] = amount
     cards, faults = cards_at(node, allocatable)

@@ -75,7 +75,7 @@ def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], fa
     if value is None or value in _TRUE:
         return True
     if value not in _FALSE:
-        faults.append(DecodingFault(path, f'{value!r} is not "true" or "false"; it forbids eviction'))
+        faults.append(DecodingFault(path, f'{quoted(value)} is not "true" or "false"; it forbids eviction'))
     return False
 
 

@@ -14,6 +14,7 @@ from phalanx.dialects.label_selectors import IllegibleSelectorError, requirement
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, PreferredPeers, Selector, Spread
 from phalanx.model.selectors import Requirement
+from phalanx.model.text.decoding import quoted
 
 _AFFINITY, _ANTI = "spec.affinity.podAffinity", "spec.affinity.podAntiAffinity"
 _SPREAD = "spec.topologySpreadConstraints"
@@ -103,7 +104,7 @@ class _Reading:
             if wire.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
                 self._fault(
                     f"{here}.whenUnsatisfiable",
-                    f"{wire.when_unsatisfiable!r} is not DoNotSchedule or ScheduleAnyway",
+                    f"{quoted(wire.when_unsatisfiable)} is not DoNotSchedule or ScheduleAnyway",
                 )
             required = wire.when_unsatisfiable == "DoNotSchedule"
             if wire.min_domains is not None and (wire.min_domains < 1 or not required):
@@ -124,7 +125,7 @@ class _Reading:
 
     def _policy(self, text: str, path: str, default: bool) -> bool:
         if text not in _POLICIES:
-            self._fault(path, f"{text!r} is not Honor or Ignore")
+            self._fault(path, f"{quoted(text)} is not Honor or Ignore")
         honored = _POLICIES.get(text)
         return default if honored is None else honored
 

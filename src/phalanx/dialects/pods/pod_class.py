@@ -117,7 +117,7 @@ def _expression_fault(entry: SelectorRequirement) -> str:
         case "In" | "NotIn":
             odd = [value for value in entry.values if len(value) > 63 or not _LABEL_VALUE.fullmatch(value)]
             if odd:
-                return f"{entry.key}: {odd[0]!r} is not a valid label value"
+                return f"{entry.key}: {quoted(odd[0])} is not a valid label value"
             return "" if entry.values else f"{entry.key}: {entry.operator} needs values"
         case "Exists" | "DoesNotExist":
             return f"{entry.key}: {entry.operator} takes no values" if entry.values else ""
@@ -125,14 +125,14 @@ def _expression_fault(entry: SelectorRequirement) -> str:
             if len(entry.values) == 1 and _is_int64(entry.values[0]):
                 return ""
             return f"{entry.key}: {entry.operator} needs one whole number"
-    return f"{entry.key}: unknown operator {entry.operator!r}"
+    return f"{entry.key}: unknown operator {quoted(entry.operator)}"
 
 
 def _field_fault(entry: SelectorRequirement) -> str:
     if entry.key != "metadata.name":
         return f"{entry.key}: only the field metadata.name can be matched"
     if entry.operator not in ("In", "NotIn"):
-        return f"metadata.name: operator {entry.operator!r} is not In or NotIn"
+        return f"metadata.name: operator {quoted(entry.operator)} is not In or NotIn"
     return "" if len(entry.values) == 1 else f"metadata.name: {entry.operator} needs one value"
 
 

@@ -17,6 +17,7 @@ from phalanx.dialects.pods.evictability import PREEMPTABLE, preemptable_of
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
+from phalanx.model.text.decoding import quoted
 
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 MIN_AVAILABLE = "volcano.sh/jdb-min-available"
@@ -45,7 +46,7 @@ def portion_of(annotations: Mapping[str, str], key: str, faults: list[DecodingFa
     match = _PORTION.fullmatch(text)
     if match is None or (match[2] and int(match[1]) > 100):
         faults.append(
-            DecodingFault(f"metadata.annotations[{key}]", f'{text!r} is not a number such as "2" or "30%"')
+            DecodingFault(f"metadata.annotations[{key}]", f'{quoted(text)} is not a number such as "2" or "30%"')
         )
         return Portion(100, percent=True) if key == MIN_AVAILABLE else Portion(0)
     return Portion(int(match[1]), percent=bool(match[2]))

@@ -16,6 +16,7 @@ from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, group_ref
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
 from phalanx.model.gang import GroupRef, Problem
+from phalanx.model.text.decoding import quoted
 
 Address = tuple[ServedKind, str, str]
 
@@ -196,7 +197,7 @@ class AccountIndex:
         warnings = tuple(
             Problem(
                 "NamespaceClaimedTwice",
-                f"{describe(source)}: namespace {namespace!r} belongs to {holder.label}, which is older and "
+                f"{describe(source)}: namespace {quoted(namespace)} belongs to {holder.label}, which is older and "
                 "keeps it; remove it from one of them",
             )
             for namespace, holder in lost.items()

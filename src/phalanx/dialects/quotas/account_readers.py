@@ -11,6 +11,7 @@ from phalanx.dialects.quotas.account_spec import AccountSpec, Place
 from phalanx.dialects.reader import describe
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GroupRef, Problem
+from phalanx.model.text.decoding import quoted
 
 # Added to the rank, more than the number of families of any kind.
 _AFTER_TRUSTED = 10
@@ -35,7 +36,8 @@ def _own_only(account: Account, ref: GroupRef) -> Account:
     if not foreign_namespaces:
         return account
     message = (
-        f"{describe(ref)}: it claims namespace {foreign_namespaces[0]!r}, which is not its own; only quotas in the "
+        f"{describe(ref)}: it claims namespace {quoted(foreign_namespaces[0])}, "
+        "which is not its own; only quotas in the "
         "administrator's namespaces may (phalanx.dialects.quotaNamespaces); the claim is ignored"
     )
     return msgspec.structs.replace(

@@ -12,6 +12,7 @@ from phalanx.dialects.quotas.account_spec import AccountReader, AccountSpec, Amo
 from phalanx.dialects.reader import Document, describe, show
 from phalanx.model.account import Account, AccountKey, Tree, limits_of
 from phalanx.model.gang import Problem
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import format_quantity
 
 NAMESPACE = "kube-system"
@@ -126,7 +127,9 @@ class _TreeReader(AccountReader):
             known = first.setdefault(node.name, node)
             if known is not node:
                 node.key = AccountKey(Tree.ACK, f"{node.name} ({node.field})")
-                message = f"{node.field} is called {node.name!r}, as {known.field} is; give it a name of its own"
+                message = (
+                    f"{node.field} is called {quoted(node.name)}, as {known.field} is; give it a name of its own"
+                )
                 self._fault(node, message, "DuplicateQuotaName")
 
     def _check_namespaces(self, nodes: list[_Node]) -> None:
@@ -134,7 +137,8 @@ class _TreeReader(AccountReader):
         for node in nodes:
             if node.namespaces and node.children:
                 message = (
-                    f"{node.field}.namespaces belong to a leaf; their pods are charged to {node.name!r} itself"
+                    f"{node.field}.namespaces belong to a leaf; their pods are charged to "
+                    f"{quoted(node.name)} itself"
                 )
                 self._warn_node(node, message, "NamespacesAboveLeaf")
             for namespace in list(node.namespaces):
@@ -142,7 +146,8 @@ class _TreeReader(AccountReader):
                 if known is not node:
                     node.namespaces.remove(namespace)
                     message = (
-                        f"{node.field}.namespaces has {namespace!r}, which {known.field} has already and keeps; "
+                        f"{node.field}.namespaces has {quoted(namespace)}, which {known.field} has "
+                        "already and keeps; "
                         "remove it from one of them"
                     )
                     self._warn_node(node, message, "NamespaceClaimedTwice")
@@ -157,7 +162,8 @@ class _TreeReader(AccountReader):
             if amount > own:
                 have, wanted = format_quantity(own, name), format_quantity(amount, name)
                 message = (
-                    f"the children of {node.field} ({node.name!r}) have min.{name} {wanted} together, more than "
+                    f"the children of {node.field} ({quoted(node.name)}) have min.{name} "
+                    f"{wanted} together, more than "
                     f"its own {have}; raise it, or lower theirs"
                 )
                 self._warn_node(node, message, "ChildrenMinExceedsMin")

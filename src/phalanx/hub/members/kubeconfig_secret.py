@@ -12,6 +12,7 @@ import yaml
 from phalanx.kube.auth.config import ClusterConfig, Overrides, config_of
 from phalanx.kube.auth.kubeconfig import Kubeconfig
 from phalanx.kube.errors import ConfigError
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.yaml_text import decode_yaml
 
 KEY = "kubeconfig"
@@ -44,11 +45,11 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
     for kind, entry, fields in _entries(document):
         for field, reason in _REFUSED[kind].items():
             if fields.get(field):
-                raise ConfigError(f"{name}: {kind} {entry!r}: {field} is refused: {reason}")
+                raise ConfigError(f"{name}: {kind} {quoted(entry)}: {field} is refused: {reason}")
         server = fields.get("server")
         if kind == "cluster" and (not isinstance(server, str) or not server.startswith("https://")):
             raise ConfigError(
-                f"{name}: cluster {entry!r}: server is refused: write the https:// URL of an API server"
+                f"{name}: cluster {quoted(entry)}: server is refused: write the https:// URL of an API server"
             )
     return config_of(Kubeconfig.of_document(document, name), None, {}, Overrides())
 

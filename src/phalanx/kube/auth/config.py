@@ -13,6 +13,7 @@ from phalanx.kube.auth.kubeconfig import Kubeconfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.http.proxy import environment_proxy
+from phalanx.model.text.decoding import quoted
 
 __all__ = ["ClusterConfig", "Overrides", "config_of", "load_config"]
 
@@ -64,7 +65,7 @@ class Overrides:
         added += [("Impersonate-Group", group) for group in self.act_as_groups]
         for name, value in added:
             if not value.isascii() or not value.isprintable():
-                raise ConfigError(f"{name}: {value!r} cannot be in a header")
+                raise ConfigError(f"{name}: {quoted(value)} cannot be in a header")
         return (*base, *added)
 
 
@@ -123,7 +124,7 @@ def config_of(
     server = _server_url(cluster.entry.server, tls.configured, cluster.origin)
     proxy = cluster.entry.proxy_url or environment_proxy(server, environ)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        raise ConfigError(f"{cluster.origin}: proxy-url {proxy!r}: only http and https proxies are supported")
+        raise ConfigError(f"{cluster.origin}: proxy-url {quoted(proxy)}: only http and https proxies are supported")
     return ClusterConfig(
         server=server,
         namespace=chosen.entry.namespace or "default",
@@ -145,13 +146,13 @@ def _server_url(server: str, tls: bool, origin: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"{origin}: server {server!r}: {error}") from error
+        raise ConfigError(f"{origin}: server {quoted(server)}: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigError(f"{origin}: server {server!r} is not an http or https URL of a server")
+        raise ConfigError(f"{origin}: server {quoted(server)} is not an http or https URL of a server")
     if parts.username or parts.password:
         raise ConfigError(f"{origin}: server: a name or password belongs into the user entry, not into the URL")
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError(f"{origin}: server {server!r} has characters that cannot be in a URL")
+        raise ConfigError(f"{origin}: server {quoted(server)} has characters that cannot be in a URL")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
 

@@ -16,7 +16,7 @@ import msgspec
 from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity, RenewableCredentials, bearer
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.timestamps import parse_time
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.decoding import decode_json, quoted
 
 __all__ = ["ExecCredentials", "ExecPlugin"]
 
@@ -146,7 +146,7 @@ class ExecCredentials(RenewableCredentials):
         return ClientIdentity(authorization, certificate), expires
 
     def _error(self, text: str) -> ConfigError:
-        return ConfigError(f"{self.plugin.origin}: exec plugin {self.plugin.command!r} {text}")
+        return ConfigError(f"{self.plugin.origin}: exec plugin {quoted(self.plugin.command)} {text}")
 
 
 def cluster_info(

@@ -20,6 +20,7 @@ from phalanx.kube.auth.credentials import ClientCertificate, Credentials, Static
 from phalanx.kube.auth.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
+from phalanx.model.text.decoding import quoted
 
 __all__ = ["Kubeconfig"]
 
@@ -88,7 +89,7 @@ class NamedEntry(Generic[E]):
 
     @property
     def origin(self) -> str:
-        return f"kubeconfig {self.file}: {self.kind} {self.name!r}"
+        return f"kubeconfig {self.file}: {self.kind} {quoted(self.name)}"
 
     def path(self, text: str) -> str:
         """Resolve a path in this kubeconfig entry against the directory of its file, not the working directory."""
@@ -122,7 +123,7 @@ class Kubeconfig:
         self.files.append(path)
         current = document.get("current-context")
         if current is not None and not isinstance(current, str):
-            raise ConfigError(f"kubeconfig {path}: current-context: expected text, got {current!r}")
+            raise ConfigError(f"kubeconfig {path}: current-context: expected text, got {quoted(current)}")
         self.current_context = self.current_context or current or ""
         for kind in ("cluster", "context", "user"):
             section = document.get(f"{kind}s") or []
@@ -163,15 +164,15 @@ class Kubeconfig:
 
     def _entry(self, kind: str, name: str, shape: type[E], asked_by: str) -> NamedEntry[E]:
         if (kind, name) not in self._entries:
-            raise ConfigError(f"{asked_by}: there is no {kind} {name!r}, only {self._names(kind)}")
+            raise ConfigError(f"{asked_by}: there is no {kind} {quoted(name)}, only {self._names(kind)}")
         file, raw = self._entries[kind, name]
         try:
             return NamedEntry(kind, name, file, msgspec.convert(raw, shape))
         except msgspec.ValidationError as error:
-            raise ConfigError(f"kubeconfig {file}: {kind} {name!r}: {error}") from error
+            raise ConfigError(f"kubeconfig {file}: {kind} {quoted(name)}: {error}") from error
 
     def _names(self, kind: str) -> str:
-        return ", ".join(sorted(repr(name) for known, name in self._entries if known == kind)) or "none"
+        return ", ".join(sorted(quoted(name) for known, name in self._entries if known == kind)) or "none"
 
     def tls(self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry]) -> TlsSettings:
         """Return the TLS settings of a kubeconfig's cluster and user, by the rules of kubectl.
@@ -208,7 +209,7 @@ class Kubeconfig:
             key_file=user.path(user_entry.client_key) if user_entry.client_key else None,
             server_name=cluster_entry.tls_server_name or None,
             insecure=insecure,
-            origin=f"{cluster.origin}, user {user.name!r}",
+            origin=f"{cluster.origin}, user {quoted(user.name)}",
         )
 
     def credentials(
@@ -223,7 +224,8 @@ class Kubeconfig:
         if entry.auth_provider is not None:
             name = entry.auth_provider.get("name")
             raise ConfigError(
-                f"{user.origin}: auth-provider {name!r} is not supported; use an exec plugin of the same provider"
+                f"{user.origin}: auth-provider {quoted(name)} is not supported; use an exec "
+                "plugin of the same provider"
             )
         methods = [
             word
@@ -256,14 +258,14 @@ class Kubeconfig:
             raise ConfigError(f"{origin}: exec: no command")
         if entry.api_version not in API_VERSIONS:
             raise ConfigError(
-                f"{origin}: exec: apiVersion {entry.api_version!r} is not one of {', '.join(API_VERSIONS)}"
+                f"{origin}: exec: apiVersion {quoted(entry.api_version)} is not one of {', '.join(API_VERSIONS)}"
             )
         if entry.interactive_mode is None and entry.api_version == API_VERSIONS[0]:
             raise ConfigError(f"{origin}: exec: interactiveMode has to be given with {entry.api_version}")
         mode = entry.interactive_mode or "IfAvailable"
         if mode not in INTERACTIVE_MODES:
             raise ConfigError(
-                f"{origin}: exec: interactiveMode {mode!r} is not one of {', '.join(INTERACTIVE_MODES)}"
+                f"{origin}: exec: interactiveMode {quoted(mode)} is not one of {', '.join(INTERACTIVE_MODES)}"
             )
         info = None
         if entry.provide_cluster_info:
@@ -315,7 +317,7 @@ class Kubeconfig:
             raise ConfigError(f"{user.origin}: as-uid, as-groups or as-user-extra without as")
         for name, value in headers:
             if not value.isascii() or not value.isprintable():
-                raise ConfigError(f"{user.origin}: {name}: {value!r} cannot be in a header")
+                raise ConfigError(f"{user.origin}: {name}: {quoted(value)} cannot be in a header")
         return tuple(headers)
 
 

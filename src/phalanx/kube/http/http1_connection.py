@@ -12,6 +12,7 @@ from typing import cast
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.sockets import keep_alive
 from phalanx.kube.http.transport import HttpResponse
+from phalanx.model.text.decoding import quoted
 
 __all__ = ["HEAD_LIMIT", "GarbledAnswer", "Http1Connection", "StaleConnection"]
 
@@ -251,7 +252,7 @@ class Http1Connection(asyncio.Protocol):
             return response
         try:
             if self._encoding not in ("gzip", "deflate"):
-                raise GarbledAnswer(f"content encoding {self._encoding!r}")
+                raise GarbledAnswer(f"content encoding {quoted(self._encoding)}")
             # zlib releases the GIL, so the event loop continues meanwhile.
             long = len(response.body) >= _LONG
             body = await asyncio.to_thread(self._unpack, response.body) if long else self._unpack(response.body)

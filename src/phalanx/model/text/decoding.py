@@ -156,17 +156,30 @@ def parse_float(text: str) -> float | None:
 
 
 def quoted(value: object) -> str:
-    """Quote a value for a message: its repr, shortened to a readable length. Never raise.
+    """Quote a value for a message, shortened to a readable length. Never raise.
+
+    A plain text is in single quotes, any other value is JSON: users do not read literals of Python.
 
     The result does not contain the separator of a message's parts.
     """
     if isinstance(value, str):
-        return _in_one_part(repr(value)) if len(value) <= 80 else f"{_in_one_part(repr(value[:77]))}..."
+        return (
+            _in_one_part(_quoted_text(value))
+            if len(value) <= 80
+            else f"{_in_one_part(_quoted_text(value[:77]))}..."
+        )
+    # A number of numpy has a method for the number itself.
+    scalar = getattr(value, "item", None)
     try:
-        text = repr(value)
-    except (RecursionError, ValueError):
+        text = json.dumps(scalar() if callable(scalar) else value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError, TypeError):
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _quoted_text(text: str) -> str:
+    plain = text.isprintable() and "'" not in text
+    return f"'{text}'" if plain else json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def legible(name: str) -> str:

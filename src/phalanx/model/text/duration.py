@@ -37,7 +37,7 @@ def parse_nanoseconds(text: str) -> int:
         total += int(fraction or "0") * _UNITS[term[2]] // 10 ** len(fraction)
         at = term.end()
     if not body or at != len(body) or total >= _LIMIT:
-        raise ValueError(f"{text!r} is not a duration such as 30s, 10m or 1h30m")
+        raise ValueError(f"{quoted(text)} is not a duration such as 30s, 10m or 1h30m")
     return sign * total
 
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from phalanx.model.text.decoding import quoted
+
 _STEP: Final = re.compile(
     r"""\.?\[\?\(\s*@\.?(?P<filter>[^=!<>\s]*)\s*(?:(?P<operator>==|!=|>=|<=|>|<)\s*
             (?P<value>"[^"]*"|'[^']*'|[^)\s]+))?\s*\)\]
@@ -68,7 +70,7 @@ def compile_path(source: str) -> Path:
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
-            raise ValueError(f"{source.strip()!r} is no JSONPath: cannot read {text[at:]!r}")
+            raise ValueError(f"{quoted(source.strip())} is no JSONPath: cannot read {quoted(text[at:])}")
         steps.append(_step(match))
         at = match.end()
     return Path(tuple(steps))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.jsonpath import Path, compile_path
 
 #: Part in braces: quoted text, or a path without braces outside of quotes.
@@ -68,7 +69,7 @@ def _pieces(source: str) -> Iterator[tuple[bool, str]]:
 
 def _without_braces(text: str, source: str) -> str:
     if "{" in text or "}" in text:
-        raise ValueError(f"{source!r} is no JSONPath template: it has an unbalanced brace")
+        raise ValueError(f"{quoted(source)} is no JSONPath template: it has an unbalanced brace")
     return text
 
 
@@ -107,7 +108,7 @@ def _path(text: str) -> Path | None:
 
 def _unquoted(text: str) -> str:
     if len(text) < 2 or text[-1] != text[0]:
-        raise ValueError(f"{text!r} in the JSONPath template is neither quoted text nor a path")
+        raise ValueError(f"{quoted(text)} in the JSONPath template is neither quoted text nor a path")
     return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text[1:-1])
 
 

@@ -20,6 +20,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangOwner
 from phalanx.model.gang_names import AmbiguousGangError
+from phalanx.model.text.decoding import quoted
 from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
@@ -315,7 +316,7 @@ class JobReader:
 
 class AmbiguousName(Exception):  # noqa: N818 - not a failure
     def __init__(self, name: str, candidates: Iterable[str]) -> None:
-        super().__init__(f"several jobs have the name {name!r}: use {', '.join(candidates)}")
+        super().__init__(f"several jobs have the name {quoted(name)}: use {', '.join(candidates)}")
 
 
 def _join(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.jobs.entries import PodEntry
 from phalanx.reports.jobs.job_report import FoundJob, JobReader
 
@@ -101,7 +102,7 @@ class LogReader:
             reason = f": {entry.reason}" if entry.reason else ""
             return f"{entry.target} has no pods yet{reason}; see: phalanx job describe {entry.target}"
         tasks = sorted({pod.task for pod in self._job.pods if pod.task})
-        criteria = [f"task {options.task!r}"] if options.task is not None else []
+        criteria = [f"task {quoted(options.task)}"] if options.task is not None else []
         criteria += [f"index {options.index}"] if options.index is not None else []
         known = f"; its tasks are {', '.join(tasks)}" if tasks else ""
         return f"{entry.target} has no pod with {' and '.join(criteria)}{known}"

@@ -11,6 +11,7 @@ from phalanx.dialects.pods.evictability import PREEMPTABLE
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.dialects.reader import Document
 from phalanx.model.account import ROOT_QUEUE
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict
 from phalanx.reports.migration.foreign import Said
 from phalanx.reports.migration.readers import Path, spelled
@@ -95,7 +96,7 @@ def _said_of_amount(kind: str, field: str, value: object) -> Said | None:
     name = _UNITS[kind][0] if kind in _UNITS else kind
     ours = spelled(("spec", _OURS[field], name))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is not a number and is left out; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{quoted(value)} is not a number and is left out; correct it"
     if value == _UNLIMITED and field == "limit":
         return MigrationVerdict.CHANGE, f"no limit: {ours} is left out"
     if value == _UNLIMITED:
@@ -118,7 +119,7 @@ def _said_of_amount(kind: str, field: str, value: object) -> Said | None:
 
 def _said_of_priority(value: object) -> Said | None:
     if not _is_whole(value):
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is not an integer and is left out; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{quoted(value)} is not an integer and is left out; correct it"
     if isinstance(value, int) and value < 0:
         return MigrationVerdict.NOT_HONOURED, f"the minimum priority of a Queue is 0: {value} becomes 0"
     return None
@@ -127,7 +128,7 @@ def _said_of_priority(value: object) -> Said | None:
 def _said_of_preemptibility(value: object) -> Said | None:
     if value not in _PREEMPTIBILITIES:
         words = " nor ".join(_PREEMPTIBILITIES)
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is neither {words}: it is left out; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{quoted(value)} is neither {words}: it is left out; correct it"
     if value == _PREEMPTIBILITIES[0]:
         return (
             MigrationVerdict.CHANGE,
@@ -138,7 +139,7 @@ def _said_of_preemptibility(value: object) -> Said | None:
 
 def _said_of_weight(document: Document, value: object) -> Said | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is not a weight: the new Queue has weight 1"
+        return MigrationVerdict.NOT_HONOURED, f"{quoted(value)} is not a weight: the new Queue has weight 1"
     if value == 0:
         return (
             MigrationVerdict.NOT_HONOURED,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from phalanx.dialects.devices.shared_cards import UNSUPPORTED
 from phalanx.dialects.reader import Document
 from phalanx.jobs.spec import BATCH
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.capture.captured_kinds import ANNOTATIONS
 from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict
 from phalanx.reports.migration.foreign import (
@@ -112,7 +113,7 @@ def name_faults(document: Document) -> list[FieldFinding]:
     words = (
         "the object has no name; write one"
         if not name and name != 0
-        else f"{name!r} is not a string; write it in quotes"
+        else f"{quoted(name)} is not a string; write it in quotes"
     )
     return [FieldFinding("metadata.name", MigrationVerdict.NOT_HONOURED, words)]
 

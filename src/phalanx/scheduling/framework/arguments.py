@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import parse_duration
 from phalanx.scheduling.framework.errors import PolicyError
 
@@ -32,7 +33,7 @@ class Arguments:
         """Raise PolicyError for argument keys that are not in `known`."""
         for key in self.keys():
             if key not in known:
-                raise PolicyError(f"{self.owner}: unknown key {key!r}; known are {', '.join(known)}")
+                raise PolicyError(f"{self.owner}: unknown key {quoted(key)}; known are {', '.join(known)}")
 
     def text(self, key: str, default: str = "") -> str:
         return str(self._values[key]) if key in self._values else default
@@ -103,4 +104,4 @@ class Arguments:
             raise self._error(key, wanted) from None
 
     def _error(self, key: str, wanted: str) -> PolicyError:
-        return PolicyError(f"{self.owner}: argument {key}: {self._values[key]!r} is not {wanted}")
+        return PolicyError(f"{self.owner}: argument {key}: {quoted(self._values[key])} is not {wanted}")

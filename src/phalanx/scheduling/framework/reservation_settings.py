@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.vocabulary import RESERVE
@@ -88,6 +89,6 @@ def _shortest_first(stated: Arguments) -> bool:
     order = stated.text("backfillOrder", "queue")
     if order not in ("queue", "shortest"):
         raise PolicyError(
-            f"{stated.owner}: argument backfillOrder: {order!r} is unknown; expected queue or shortest"
+            f"{stated.owner}: argument backfillOrder: {quoted(order)} is unknown; expected queue or shortest"
         )
     return order == "shortest"

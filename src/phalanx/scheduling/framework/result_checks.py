@@ -14,6 +14,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
+from phalanx.model.text.decoding import quoted
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS, EvictVeto, Victim, Vote
 from phalanx.scheduling.framework.load import Load
@@ -98,7 +99,7 @@ def check_results(plugin: Plugin) -> None:
 def unexpected(wanted: str, result: object) -> PluginResultError:
     if isinstance(result, np.ndarray):
         return PluginResultError(f"expected {wanted}, got {result.dtype}{list(result.shape)}")
-    return PluginResultError(f"expected {wanted}, got {type(result).__name__} {result!r}"[:300])
+    return PluginResultError(f"expected {wanted}, got {type(result).__name__} {quoted(result)}"[:300])
 
 
 def _bools(result: object, rows: int) -> BoolArray:
@@ -114,7 +115,9 @@ def _points(found: object, shape: tuple[int, ...], relevant: BoolArray | None = 
         raise unexpected(wanted, found)
     sound = np.abs(found) <= MOST_POINTS
     if not (sound if relevant is None else sound | ~relevant).all():
-        raise PluginResultError(f"expected {wanted} between -1e9 and 1e9, got {found[~sound].flat[0]!r} among them")
+        raise PluginResultError(
+            f"expected {wanted} between -1e9 and 1e9, got {quoted(found[~sound].flat[0])} among them"
+        )
     result: FloatArray = np.where(sound, found, 0.0).astype(np.float64)
     return result
 
@@ -128,7 +131,7 @@ def _max_copies(point: CheckedPoint, found: object, args: Any) -> IntArray:
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu" or found.shape != (rows,):
         raise unexpected(f"int64[{rows}]", found)
     if (found < 0).any():
-        raise PluginResultError(f"expected int64[{rows}] of at least 0, got {found.min()!r} among them")
+        raise PluginResultError(f"expected int64[{rows}] of at least 0, got {quoted(found.min())} among them")
     result: IntArray = np.minimum(found, _MOST_COPIES).astype(np.int64)
     return result
 
@@ -177,7 +180,7 @@ def _key(point: CheckedPoint, key: object, args: Any) -> object:
     if point.kind is None:
         point.kind = kind
     if not _comparable(kind, point.kind):
-        raise PluginResultError(f"its keys are not comparable with each other, for example {key!r}"[:300])
+        raise PluginResultError(f"its keys are not comparable with each other, for example {quoted(key)}"[:300])
     return key
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
-from phalanx.model.account import SelfProtection
-from phalanx.model.policy_names import FORMER_DIALECT_KEYS
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.yaml_text import decode_yaml, repeated_keys
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.arguments import Arguments
@@ -21,8 +19,7 @@ from phalanx.scheduling.framework.eviction_options import (
     without_effect,
 )
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.framework.policy import AUTOSCALERS, POD_EVENTS, ConfiguredPlugin, Policy
-from phalanx.scheduling.framework.queue_policies import QueuePolicy, parse_queue_policies
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.reservation_settings import reservation_settings
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
@@ -31,8 +28,10 @@ from phalanx.scheduling.framework.vocabulary import (
     RETIRED_PLUGINS,
     SWITCHES,
 )
+from phalanx.scheduling.policy.own_settings import own_settings
 from phalanx.scheduling.policy.plugin_checks import class_faults, remarks, setting_faults
 from phalanx.scheduling.policy.registry import available_plugins, offered_actions, standing
+from phalanx.scheduling.policy.unknown_keys import check_keys, suggestion
 
 DEFAULT_POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, reserve, backfill"
@@ -57,20 +56,6 @@ _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
 NO_FILTER = "no plugin filters nodes: selectors, taints and ports are ignored; name predicates"
 NO_MAPPING = "expected a mapping with actions and tiers"
-_OWN = (
-    "partialGang",
-    "cycleBudgetMilliseconds",
-    "dialects",
-    "evictions",
-    "selfProtection",
-    "createPodGroups",
-    "exceededRunTimes",
-    "maintenanceSignals",
-    "podEvents",
-    "autoscaler",
-    "queues",
-)
-_EXCEEDED = ("report", "evict-when-needed", "kill")
 _Options = Mapping[str, object]
 
 
@@ -93,7 +78,7 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
     """Return the policy as far as it can be parsed, and every mistake; a policy with mistakes must not be used."""
     errors: list[str] = []
     inactive: list[str] = []
-    _check_keys(document, _TOP, "", errors)
+    check_keys(document, _TOP, "", errors)
     offered = offered_actions()
     known = {**ACTION_ARGUMENTS, **{name: action.arguments for name, action in offered.items()}}
     actions = _actions(document.get("actions", "enqueue, allocate, backfill"), known, errors, inactive)
@@ -103,7 +88,7 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
     eviction = eviction_options(actions, arguments, options, errors)
     reservations = reservation_settings(actions, arguments, errors)
     defragmentation = defragment_settings(actions, arguments, errors)
-    own = _own_settings(document.get("phalanx") or {}, errors, inactive)
+    own = own_settings(document.get("phalanx") or {}, errors, inactive)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.disabled_points for entry in plugins):
         inactive.append(NO_FILTER)
     always = standing_plugins(eviction)
@@ -112,23 +97,13 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
         plugins,
         always,
         tuple(inactive),
-        *own[:4],
-        eviction,
-        own[4],
-        custom,
-        own[5],
-        reservations,
-        *own[6:8],
-        defragmentation,
-        *own[8:],
-        _queue_policies(document.get("phalanx"), errors),
+        eviction=eviction,
+        custom_actions=custom,
+        reservations=reservations,
+        defragmentation=defragmentation,
+        **own,
     )
     return policy, errors
-
-
-def _queue_policies(own: object, errors: list[str]) -> dict[str, QueuePolicy]:
-    stated = own.get("queues") if isinstance(own, Mapping) else None
-    return parse_queue_policies(stated, errors) if stated is not None else {}
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
@@ -154,7 +129,7 @@ def _actions(
     )
     names = [name for name in named if name not in RETIRED_ACTIONS]
     unknown = [name for name in names if name not in known]
-    errors.extend(f"actions: unknown action {name!r}{_suggest(name, known)}" for name in unknown)
+    errors.extend(f"actions: unknown action {quoted(name)}{suggestion(name, known)}" for name in unknown)
     if not names:
         errors.append("actions: no action named")
     if len(set(named)) != len(named):
@@ -195,7 +170,7 @@ def _tiers(
         if not isinstance(entry, Mapping):
             errors.append(f"{where}: expected a mapping with plugins")
             continue
-        _check_keys(entry, ("plugins",), f"{where}.", errors)
+        check_keys(entry, ("plugins",), f"{where}.", errors)
         names: set[str] = set()
         for position, option in enumerate(_list(entry.get("plugins"), f"{where}.plugins", errors)):
             place = f"{where}.plugins[{position}]"
@@ -208,7 +183,7 @@ def _tiers(
                 continue
             seen[name] = option
             names.add(name if option.get("enableHierarchy") is not True else f"hierarchical {name}")
-            _check_keys(option, ("name", "arguments", *SWITCHES), f"{place} ({name}).", errors)
+            check_keys(option, ("name", "arguments", *SWITCHES), f"{place} ({name}).", errors)
             if name in RETIRED_PLUGINS:
                 inactive.append(f"plugin {name} is accepted but has no effect: {RETIRED_PLUGINS[name]}")
                 continue
@@ -248,7 +223,7 @@ def _plugin(
         return None
     kind = known.get(name)
     if kind is None:
-        errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, known)}")
+        errors.append(f"{place}: unknown plugin {quoted(name)}{suggestion(name, known)}")
         return None
     if faults := [f"{place} ({name}): {fault}" for fault in class_faults(kind)]:
         errors.extend(faults)
@@ -282,7 +257,7 @@ def _disabled(option: Mapping[str, object], place: str, errors: list[str]) -> fr
         if switch in option:
             value = option[switch]
             if not isinstance(value, bool):
-                errors.append(f"{place}.{switch}: {value!r} is not true or false")
+                errors.append(f"{place}.{switch}: {quoted(value)} is not true or false")
             elif not value:
                 disabled.update(points)
     return frozenset(disabled)
@@ -310,12 +285,12 @@ def _configurations(
             errors.append(f"{place}: expected a mapping with the name of an action")
             continue
         name = entry["name"]
-        _check_keys(entry, ("name", "arguments"), f"{place} ({name}).", errors)
+        check_keys(entry, ("name", "arguments"), f"{place} ({name}).", errors)
         if name in RETIRED_ACTIONS:
             inactive.append(f"configurations[{position}]: action {name} has no effect")
             continue
         if name not in known:
-            errors.append(f"{place}: unknown action {name!r}{_suggest(name, (*known, *RETIRED_ACTIONS))}")
+            errors.append(f"{place}: unknown action {quoted(name)}{suggestion(name, (*known, *RETIRED_ACTIONS))}")
             continue
         arguments = entry.get("arguments") or {}
         if not isinstance(arguments, Mapping):
@@ -328,80 +303,9 @@ def _configurations(
     return by_action
 
 
-def _own_settings(
-    own: object, errors: list[str], inactive: list[str]
-) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool, str, bool, str, str]:
-    if not isinstance(own, Mapping):
-        errors.append("phalanx: expected a mapping")
-        own = {}
-    _check_keys(own, _OWN, "phalanx.", errors)
-    partial = own.get("partialGang", "keep")
-    if partial not in ("keep", "release"):
-        errors.append(f"phalanx.partialGang: {partial!r} is unknown; expected keep or release")
-    budget = own.get("cycleBudgetMilliseconds", 100)
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        errors.append(f"phalanx.cycleBudgetMilliseconds: {budget!r} is not a whole number of at least 1")
-        budget = 100
-    dialects = own.get("dialects") or {}
-    if not isinstance(dialects, Mapping):
-        errors.append("phalanx.dialects: expected a mapping")
-        dialects = {}
-    dialects = dict(dialects)
-    for former, name in FORMER_DIALECT_KEYS.items():
-        if former in dialects:
-            dialects.setdefault(name, dialects.pop(former))
-            inactive.append(
-                f"phalanx.dialects: {former} was renamed to {name}; it is accepted until a later release"
-            )
-    evictions = own.get("evictions", "delete")
-    if evictions not in ("delete", "eviction-api"):
-        errors.append(f"phalanx.evictions: {evictions!r} is unknown; expected delete or eviction-api")
-    protection, words = own.get("selfProtection", "guaranteed"), [word.value for word in SelfProtection]
-    if protection not in words:
-        errors.append(
-            f"phalanx.selfProtection: {protection!r} is unknown; expected {', '.join(words[:-1])} or {words[-1]}"
-        )
-        protection = "guaranteed"
-    create = own.get("createPodGroups", True)
-    if not isinstance(create, bool):
-        errors.append(f"phalanx.createPodGroups: {create!r} is not true or false")
-        create = True
-    exceeded = _one_of(own, "exceededRunTimes", _EXCEEDED, errors)
-    signals = own.get("maintenanceSignals", "honour")
-    if signals not in ("honour", "ignore"):
-        errors.append(f"phalanx.maintenanceSignals: {signals!r} is unknown; expected honour or ignore")
-    pod_events = _one_of(own, "podEvents", POD_EVENTS, errors)
-    autoscaler = _one_of(own, "autoscaler", AUTOSCALERS, errors)
-    return (
-        str(partial),
-        budget / 1000,
-        dialects,
-        str(evictions),
-        SelfProtection(str(protection)),
-        create,
-        exceeded,
-        signals == "honour",
-        pod_events,
-        autoscaler,
-    )
-
-
-def _one_of(own: Mapping[str, object], key: str, words: Sequence[str], errors: list[str]) -> str:
-    """Return the stated word of a setting, the first one without it or with an unknown one."""
-    stated = own.get(key, words[0])
-    if stated in words:
-        return str(stated)
-    errors.append(f"phalanx.{key}: {stated!r} is unknown; expected {', '.join(words[:-1])} or {words[-1]}")
-    return words[0]
-
-
-def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:
-    errors.extend(f"{prefix}{key}: unknown key{_suggest(str(key), known)}" for key in mapping if key not in known)
-
-
 def _check_arguments(arguments: Iterable[object], known: Sequence[str], place: str, errors: list[str]) -> None:
     errors.extend(
-        f"{place}: unknown argument {key!r}{_suggest(str(key), known)}"
+        f"{place}: unknown argument {quoted(key)}{suggestion(str(key), known)}"
         for key in arguments
         if not _known_argument(str(key), known)
     )
@@ -409,8 +313,3 @@ def _check_arguments(arguments: Iterable[object], known: Sequence[str], place: s
 
 def _known_argument(key: str, known: Sequence[str]) -> bool:
     return any(key.startswith(name[:-1]) if name.endswith("*") else key == name for name in known)
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

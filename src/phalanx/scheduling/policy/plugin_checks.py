@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from types import MappingProxyType
 
+from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
 from phalanx.scheduling.framework.extension_points import EXTENSION_POINTS
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
@@ -74,10 +75,10 @@ def setting_faults(plugin: Plugin) -> Iterator[str]:
     """Yield the faults of a plugin's settings, one sentence each."""
     for name, kinds, wanted in _SETTINGS:
         if not isinstance(getattr(plugin, name), kinds):
-            yield f"{name} must be {wanted}, got {getattr(plugin, name)!r}"
+            yield f"{name} must be {wanted}, got {quoted(getattr(plugin, name))}"
     for name, kind in (("disabled_points", frozenset), ("node_allocators", frozenset), ("remarks", tuple)):
         if not _texts(getattr(plugin, name), kind):
-            yield f"{name} must be a {kind.__name__} of strings, got {getattr(plugin, name)!r}"
+            yield f"{name} must be a {kind.__name__} of strings, got {quoted(getattr(plugin, name))}"
     if _texts(plugin.disabled_points, frozenset):
         yield from (
             f"disabled_points: unknown extension point {point}"

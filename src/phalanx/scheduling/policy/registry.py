@@ -10,6 +10,7 @@ from importlib import metadata
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.actions.allocate import allocate
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.defragment import defragment
@@ -157,7 +158,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
     offered: list[CyclePlugin] = []
     for where, kind in offered_cycle_plugins():
         if kind.name in names:
-            raise PolicyError(f"{where}: feature {kind.name!r} exists already")
+            raise PolicyError(f"{where}: feature {quoted(kind.name)} exists already")
         names.add(kind.name)
         try:
             offered.append(OfferedFeature(kind()))
@@ -178,9 +179,11 @@ def available_plugins() -> dict[str, type[Plugin]]:
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise PolicyError(f"{where} is not a phalanx Plugin class")
         if not isinstance(getattr(plugin, "name", None), str) or not plugin.name:
-            raise PolicyError(f"{where}: its name is {getattr(plugin, 'name', '')!r}; give it a name for policies")
+            raise PolicyError(
+                f"{where}: its name is {quoted(getattr(plugin, 'name', ''))}; give it a name for policies"
+            )
         if plugin.name in plugins:
-            raise PolicyError(f"{where}: plugin {plugin.name!r} exists already")
+            raise PolicyError(f"{where}: plugin {quoted(plugin.name)} exists already")
         plugins[plugin.name] = plugin
     return plugins
 
@@ -196,9 +199,9 @@ def offered_actions() -> dict[str, type[Action]]:
             raise PolicyError(f"{where} is not a phalanx Action class")
         name = getattr(action, "name", "")
         if not isinstance(name, str) or not name or "," in name or name != name.strip():
-            raise PolicyError(f"{where}: its name is {name!r}; give it a single word for `actions:`")
+            raise PolicyError(f"{where}: its name is {quoted(name)}; give it a single word for `actions:`")
         if name in actions or name in ACTION_ARGUMENTS or name in RETIRED_ACTIONS:
-            raise PolicyError(f"{where}: action {name!r} exists already")
+            raise PolicyError(f"{where}: action {quoted(name)} exists already")
         actions[name] = action
     return actions
 
@@ -214,7 +217,7 @@ def offered_cycle_plugins() -> list[tuple[str, type[CyclePlugin]]]:
             raise PolicyError(f"{where} is not a phalanx CyclePlugin class")
         name = getattr(kind, "name", None)
         if not isinstance(name, str) or not name:
-            raise PolicyError(f"{where}: its name is {name!r}; give it a name for failure reports")
+            raise PolicyError(f"{where}: its name is {quoted(name)}; give it a name for failure reports")
         if kind.reserved_room is not CyclePlugin.reserved_room:
             # The first feature that closes room decides, and its results affect every placement without checks.
             raise PolicyError(f"{where}: reserved_room is not available to other packages; use a plugin's `filter`")

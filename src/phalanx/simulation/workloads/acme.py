@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import CPU
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.gpus import GPU
 from phalanx.simulation.job import SimulatedJob, pod_class
@@ -80,5 +81,5 @@ def _time(row: Row, name: str, line: int) -> int:
         return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp())
     except ValueError:
         raise InputError(
-            f"{name}: line {line}: submit_time is {text!r}; write seconds, or 2023-03-01 12:00:00+08:00"
+            f"{name}: line {line}: submit_time is {quoted(text)}; write seconds, or 2023-03-01 12:00:00+08:00"
         ) from None

@@ -12,6 +12,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.pods.decoder import PodDecoder
 from phalanx.model.pod import PodClass
 from phalanx.model.run_time import RunTime
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.cluster import SimulatedCluster
 from phalanx.simulation.documents import OWN_VERSION, FileObject, read_entry, take_away, take_in
 from phalanx.simulation.errors import InputError
@@ -107,7 +108,9 @@ class DescribedWorkload:
         names = [kind.name for kind in self._spec.jobs]
         for kind in self._spec.jobs:
             if not kind.name or names.count(kind.name) > 1:
-                raise InputError(f"{entry.place}: spec.jobs: name is {kind.name!r}; give each kind a unique name")
+                raise InputError(
+                    f"{entry.place}: spec.jobs: name is {quoted(kind.name)}; give each kind a unique name"
+                )
         self._classes = {kind.name: self._pod_class(kind) for kind in self._spec.jobs}
         # Draw once with any seed, so that errors are reported before the simulation runs.
         self._draw(0)
@@ -126,7 +129,7 @@ class DescribedWorkload:
             when = world.start + seconds(event.at, f"{path}.at")
             if event.node_lost:
                 if event.node_lost not in world.nodes:
-                    raise InputError(f"{path}.nodeLost is {event.node_lost!r}; no such node in the cluster")
+                    raise InputError(f"{path}.nodeLost is {quoted(event.node_lost)}; no such node in the cluster")
                 duration = None
                 if event.duration is not None:
                     draws = stream(seed, self.name, "node events", str(number))

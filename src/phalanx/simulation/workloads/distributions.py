@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from math import exp, log
 
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.spans import seconds
 
@@ -42,15 +43,15 @@ class Distribution:
                 self._kind = "uniform"
                 ends = value["uniform"]
                 if not isinstance(ends, list) or len(ends) != 2:
-                    raise InputError(f"{place}.uniform is {ends!r}; write two spans: [10m, 1h]")
+                    raise InputError(f"{place}.uniform is {quoted(ends)}; write two spans: [10m, 1h]")
                 self._low, self._high = (seconds(end, f"{place}.uniform") for end in ends)
                 if self._low > self._high:
-                    raise InputError(f"{place}.uniform is {ends!r}; write the shorter one first")
+                    raise InputError(f"{place}.uniform is {quoted(ends)}; write the shorter one first")
             case ["median", "sigma"]:
                 self._kind = "lognormal"
                 self._low, sigma = seconds(value["median"], f"{place}.median"), value["sigma"]
                 if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma <= 10:
-                    raise InputError(f"{place}.sigma is {sigma!r}; write a number from 0 to 10")
+                    raise InputError(f"{place}.sigma is {quoted(sigma)}; write a number from 0 to 10")
                 if not self._low:
                     raise InputError(f"{place}.median is 0; write more than that")
                 self._sigma = float(sigma)
@@ -85,14 +86,14 @@ def weighted(value: object, place: str) -> dict[int, int]:
         weights = {}
         for number, weight in value.items():
             if not str(number).isdecimal() or int(number) < 1 or not _positive(weight):
-                raise InputError(f"{place} is {dict(value)!r}; write numbers with weights: {{1: 70, 8: 30}}")
+                raise InputError(f"{place} is {quoted(dict(value))}; write numbers with weights: {{1: 70, 8: 30}}")
             weights[int(number)] = int(weight)
         return weights
     if _positive(value):
         assert isinstance(value, int)
         return {value: 1}
     raise InputError(
-        f"{place} is {value!r}; write a whole number from 1, or numbers with weights: {{1: 70, 8: 30}}"
+        f"{place} is {quoted(value)}; write a whole number from 1, or numbers with weights: {{1: 70, 8: 30}}"
     )
 
 
@@ -109,7 +110,9 @@ def span_or_factor(value: object, length: int | None, place: str) -> int:
     if isinstance(value, Mapping):
         factor = value.get("factor")
         if list(value) != ["factor"] or isinstance(factor, bool) or not isinstance(factor, int | float):
-            raise InputError(f"{place} is {dict(value)!r}; write a span (2h), or {{factor: 2}} of the run time")
+            raise InputError(
+                f"{place} is {quoted(dict(value))}; write a span (2h), or {{factor: 2}} of the run time"
+            )
         if not 0 < factor <= 10**6 or length is None:
             raise InputError(f"{place}.factor is {factor}; write a positive number, and a runTime")
         return max(1, round(length * factor))

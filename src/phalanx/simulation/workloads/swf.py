@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.model.resources import CPU
 from phalanx.model.run_time import RunTime
+from phalanx.model.text.decoding import quoted
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.job import SimulatedJob, pod_class
 from phalanx.simulation.workloads.changes import EPOCH_SECONDS, EPOCH_TIMES, InputChange
@@ -41,7 +42,8 @@ class SwfLog(msgspec.Struct, frozen=True):
                     count = 0
                 if count < 1:
                     raise InputError(
-                        f"{self.name}: header {key} is {text!r}; write a number of processors, or give --processors"
+                        f"{self.name}: header {key} is {quoted(text)}; write a number of processors, "
+                        "or give --processors"
                     )
                 return count
         raise InputError(f"{self.name}: no header MaxProcs; add the line '; MaxProcs: N', or give --processors N")
@@ -90,7 +92,8 @@ def read_swf(text: str, name: str) -> SwfLog:
         except (ValueError, OverflowError):
             field = next(index for index, word in enumerate(words[:_FIELDS], 1) if not _is_number(word))
             raise InputError(
-                f"{name}: line {number}: field {field} is {words[field - 1]!r}; write a number, -1 where unknown"
+                f"{name}: line {number}: field {field} is {quoted(words[field - 1])}; write "
+                "a number, -1 where unknown"
             ) from None
         rows.append((number, row))
         if "." in line:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from phalanx.model.matching import all_hold
+from phalanx.model.text.decoding import quoted
 from phalanx_local.admission.expressions import CompiledPolicy, Evaluation, compile_policy
 from phalanx_local.admission.policy_matching import Request, matches, request_about
 from phalanx_local.authentication.authenticator import CONTROLLER_MANAGER, User
@@ -137,7 +138,7 @@ class AdmissionPolicies:
         kind = text(policy.param_kind.get("kind"))
         type_ = self._api.registry.find_kind(group, kind)
         if type_ is None:
-            raise LookupError(f"failed to configure binding: no kind {kind} in group {group!r}")
+            raise LookupError(f"failed to configure binding: no kind {kind} in group {quoted(group)}")
         namespace = ""
         if type_.namespaced:
             namespace = text(reference.get("namespace")) or request.namespace

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.arguments import pass_arguments
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,7 +31,7 @@ class TenantParam(click.ParamType):  # type: ignore[type-arg]
         namespace, separator, file = str(value).partition("=")
         wrong = dns_label(namespace)
         if wrong or (separator and not file):
-            self.fail(f"{value!r}: write NAMESPACE or NAMESPACE=FILE{''.join(f'; {text}' for text in wrong)}")
+            self.fail(f"{quoted(value)}: write NAMESPACE or NAMESPACE=FILE{''.join(f'; {text}' for text in wrong)}")
         return namespace, Path(file) if file else None
 
 

@@ -89,7 +89,7 @@ def parse_node_file(text: str, source: str) -> NodeFile:
         try:
             for spec in _specs(entry):
                 if spec.name in nodes:
-                    raise _EntryError(f"name: two nodes have the name {spec.name!r}")
+                    raise _EntryError(f"name: two nodes have the name {quoted(spec.name)}")
                 if len(nodes) >= _MAX_NODES:
                     raise NodeFileError(f"nodes file {source}: more than {_MAX_NODES} nodes")
                 nodes[spec.name] = spec
@@ -108,7 +108,7 @@ def _entries(documents: list[Any], source: str) -> Iterator[Any]:
             case dict():
                 yield document
             case _:
-                raise NodeFileError(f"nodes file {source}: expected a list of nodes, found {document!r:.60}")
+                raise NodeFileError(f"nodes file {source}: expected a list of nodes, found {quoted(document)}")
 
 
 def _label(entry: Any) -> str:
@@ -120,7 +120,7 @@ def _label(entry: Any) -> str:
 
 def _specs(entry: Any) -> Iterator[NodeFileEntry]:
     if not isinstance(entry, dict):
-        raise _EntryError(f"expected a node, found {entry!r:.60}")
+        raise _EntryError(f"expected a node, found {quoted(entry)}")
     if "kind" in entry or "metadata" in entry:
         yield _from_object(entry)
         return
@@ -130,11 +130,11 @@ def _specs(entry: Any) -> Iterator[NodeFileEntry]:
             raise _EntryError(f"{field}: unknown field" + (f"; did you mean {close[0]}?" if close else ""))
     pattern, count = entry.get("name"), entry.get("count")
     if not isinstance(pattern, str):
-        raise _EntryError(f"name: expected a string, found {pattern!r}")
+        raise _EntryError(f"name: expected a string, found {quoted(pattern)}")
     if count is not None and (
         isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MAX_NODES
     ):
-        raise _EntryError(f"count: expected a number from 0 to {_MAX_NODES}, found {count!r}")
+        raise _EntryError(f"count: expected a number from 0 to {_MAX_NODES}, found {quoted(count)}")
     if count is not None and not _INDEX.search(pattern) and count != 1:
         raise _EntryError(f"name: {count} nodes need {{i}} in their name, such as {pattern}-{{i}}")
     if count == 0:
@@ -163,11 +163,11 @@ def _indexed(pattern: str, index: int) -> str:
 
 def _from_object(entry: dict[str, Any]) -> NodeFileEntry:
     if entry.get("kind") != "Node":
-        raise _EntryError(f"kind: expected Node, found {entry.get('kind')!r}")
+        raise _EntryError(f"kind: expected Node, found {quoted(entry.get('kind'))}")
     metadata, spec, status = (_mapping(entry, part) for part in ("metadata", "spec", "status"))
     name = metadata.get("name")
     if not isinstance(name, str):
-        raise _EntryError(f"metadata.name: expected a string, found {name!r}")
+        raise _EntryError(f"metadata.name: expected a string, found {quoted(name)}")
     fields = {key: metadata.get(key) for key in ("labels", "annotations")}
     fields |= {key: spec.get(key) for key in ("taints", "unschedulable")}
     fields |= {key: status.get(key) for key in ("allocatable", "capacity")}
@@ -189,7 +189,7 @@ def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
     allocatable = capacity | allocatable
     unschedulable = entry.get("unschedulable") or False
     if not isinstance(unschedulable, bool):
-        raise _EntryError(f"unschedulable: expected true or false, found {unschedulable!r}")
+        raise _EntryError(f"unschedulable: expected true or false, found {quoted(unschedulable)}")
     try:
         devices = read_devices(entry.get("devices"))
     except DeviceEntryError as error:
@@ -211,7 +211,7 @@ def _quantities(entry: Mapping[str, Any], field: str) -> Quantities:
     for resource, value in _mapping(entry, field).items():
         try:
             if parse_amount(str(resource), value) < 0:
-                raise _EntryError(f"{field}.{resource}: {value!r} is negative")
+                raise _EntryError(f"{field}.{resource}: {quoted(value)} is negative")
         except QuantityError as error:
             raise _EntryError(f"{field}.{resource}: {error}") from error
         read[str(resource)] = str(value)
@@ -222,7 +222,7 @@ def _texts(entry: Mapping[str, Any], field: str) -> dict[str, str]:
     read = {}
     for key, value in _mapping(entry, field).items():
         if not isinstance(value, str):
-            raise _EntryError(f"{field}.{key}: expected a string, found {value!r} (write it in quotes)")
+            raise _EntryError(f"{field}.{key}: expected a string, found {quoted(value)} (write it in quotes)")
         read[str(key)] = value
     return read
 
@@ -230,11 +230,11 @@ def _texts(entry: Mapping[str, Any], field: str) -> dict[str, str]:
 def _taints(entry: Mapping[str, Any]) -> list[dict[str, str]]:
     taints = entry.get("taints") or []
     if not isinstance(taints, list):
-        raise _EntryError(f"taints: expected a list, found {taints!r:.60}")
+        raise _EntryError(f"taints: expected a list, found {quoted(taints)}")
     read = []
     for taint in taints:
         if not isinstance(taint, dict) or not taint.get("key") or taint.get("effect") not in _EFFECTS:
-            raise _EntryError(f"taints: {taint!r:.80} needs a key and an effect ({', '.join(_EFFECTS)})")
+            raise _EntryError(f"taints: {quoted(taint)} needs a key and an effect ({', '.join(_EFFECTS)})")
         read.append({key: str(taint[key]) for key in ("key", "value", "effect") if taint.get(key) is not None})
     return read
 
@@ -244,5 +244,5 @@ def _mapping(entry: Mapping[str, Any], field: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _EntryError(f"{field}: expected names and values, found {value!r:.60}")
+        raise _EntryError(f"{field}: expected names and values, found {quoted(value)}")
     return value

@@ -17,7 +17,7 @@ import msgspec
 
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.decoding import decode_json, quoted
 
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 
@@ -50,7 +50,7 @@ def read_devices(value: Any) -> tuple[DeviceOffer, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise DeviceEntryError(f"devices: expected a list, found {value!r:.60}")
+        raise DeviceEntryError(f"devices: expected a list, found {quoted(value)}")
     offers = tuple(_offer(entry) for entry in value)
     drivers = [offer.driver for offer in offers]
     for driver in drivers:
@@ -118,17 +118,17 @@ async def publish(
 
 def _offer(entry: Any) -> DeviceOffer:
     if not isinstance(entry, dict):
-        raise DeviceEntryError(f"devices: expected entries with a driver, found {entry!r:.60}")
+        raise DeviceEntryError(f"devices: expected entries with a driver, found {quoted(entry)}")
     unknown = [str(field) for field in entry if field not in _FIELDS]
     if unknown:
         raise DeviceEntryError(f"devices.{unknown[0]}: unknown field; expected one of {', '.join(_FIELDS)}")
     driver, count, name = entry.get("driver"), entry.get("count", 1), entry.get("name", "device-{i}")
     if not isinstance(driver, str) or not driver:
-        raise DeviceEntryError(f"devices.driver: expected a name such as gpu.example.com, found {driver!r}")
+        raise DeviceEntryError(f"devices.driver: expected a name such as gpu.example.com, found {quoted(driver)}")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_DEVICES:
-        raise DeviceEntryError(f"devices.count: expected a number from 1 to {_MAX_DEVICES}, found {count!r}")
+        raise DeviceEntryError(f"devices.count: expected a number from 1 to {_MAX_DEVICES}, found {quoted(count)}")
     if not isinstance(name, str) or (count > 1 and "{i}" not in name):
-        raise DeviceEntryError(f"devices.name: {count} devices need {{i}} in their name, found {name!r}")
+        raise DeviceEntryError(f"devices.name: {count} devices need {{i}} in their name, found {quoted(name)}")
     attributes = {str(key): _attribute(key, value) for key, value in _named(entry, "attributes").items()}
     capacity = {str(key): str(value) for key, value in _named(entry, "capacity").items()}
     return DeviceOffer(driver, count, name, attributes, capacity)
@@ -146,12 +146,12 @@ def _attribute(name: object, value: Any) -> dict[str, Any]:
         case dict() if len(value) == 1:
             return dict(value)
     raise DeviceEntryError(
-        f"devices.attributes.{name}: expected a string, a number or true or false, found {value!r:.60}"
+        f"devices.attributes.{name}: expected a string, a number or true or false, found {quoted(value)}"
     )
 
 
 def _named(entry: Mapping[str, Any], field: str) -> dict[str, Any]:
     value = entry.get(field) or {}
     if not isinstance(value, dict):
-        raise DeviceEntryError(f"devices.{field}: expected names and values, found {value!r:.60}")
+        raise DeviceEntryError(f"devices.{field}: expected names and values, found {quoted(value)}")
     return value

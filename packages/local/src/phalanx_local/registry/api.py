@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from phalanx.model.text.decoding import quoted
 from phalanx_local.clock import Clock, TimestampCache, timestamp
 from phalanx_local.errors import (
     StatusCause,
@@ -87,7 +88,7 @@ class Api:
         """Return the resource type of a group and plural. Raise LookupError if the server does not serve it."""
         resource_type = self.registry.find(group, plural)
         if resource_type is None:
-            raise LookupError(f"no resource {plural} in group {group!r}")
+            raise LookupError(f"no resource {plural} in group {quoted(group)}")
         return resource_type
 
     def exists(self, group: str, plural: str, namespace: str, name: str) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.cluster.node_table import NO_ROW
 from phalanx.model.pod import MemberState
+from phalanx.model.text.decoding import quoted
 from phalanx.plugin import Arguments, EvictionReason, Plugin, PodRecord, Tree, Victim, View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
@@ -91,7 +92,8 @@ class Rescheduling(Plugin):
             strategy.only(("name", "params", "parameters"))
             if strategy.text("name") != LOW_NODE_UTILIZATION:
                 remarks.append(
-                    f"{where}: {strategy.text('name')!r} is unknown and ignored; expected {LOW_NODE_UTILIZATION}"
+                    f"{where}: {quoted(strategy.text('name'))} is unknown and ignored; expected "
+                    f"{LOW_NODE_UTILIZATION}"
                 )
                 continue
             result = _low_node_utilization(strategy, remarks)
@@ -179,7 +181,7 @@ def _low_node_utilization(entry: Arguments, remarks: list[str]) -> ReschedulingS
     priority = params.integer("thresholdPriority", _CRITICAL.get(class_name, _UNRESOLVED))
     if priority == _UNRESOLVED:
         remarks.append(
-            f"thresholdPriorityClassName {class_name!r} is not resolved: no pod is moved; write its value as "
+            f"thresholdPriorityClassName {quoted(class_name)} is not resolved: no pod is moved; write its value as "
             "thresholdPriority"
         )
     return ReschedulingStrategy(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.model.pod import PodClass
+from phalanx.model.text.decoding import quoted
 from phalanx.plugin import (
     CPU_COLUMN,
     Arguments,
@@ -188,5 +189,5 @@ def _targets(entries: Sequence[object]) -> list[TypicalPod]:
 
 def _number(value: object, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise ValueError(f"{field} is {value!r}; expected a number of at least 0")
+        raise ValueError(f"{field} is {quoted(value)}; expected a number of at least 0")
     return float(value)

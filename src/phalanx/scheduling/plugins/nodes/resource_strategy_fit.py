@@ -9,7 +9,7 @@ import numpy as np
 
 from phalanx.cluster.allocators.base import UNLIMITED_COPIES
 from phalanx.model.resources import CPU, MEMORY
-from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.decoding import decode_json, quoted
 from phalanx.plugin import (
     CPU_COLUMN,
     MEMORY_COLUMN,
@@ -174,15 +174,17 @@ def _proportions(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
 
 def _strategy(owner: str, resource: str, entry: object) -> FitStrategy:
     if not isinstance(entry, Mapping):
-        raise PolicyError(f"{owner}: argument resources.{resource}: {entry!r} is not a mapping of type and weight")
+        raise PolicyError(
+            f"{owner}: argument resources.{resource}: {quoted(entry)} is not a mapping of type and weight"
+        )
     kind, weight = entry.get("type", _LEAST), entry.get("weight", 1)
     if kind not in (_MOST, _LEAST):
         raise PolicyError(
-            f"{owner}: argument resources.{resource}.type: {kind!r} is unknown; expected {_MOST} or {_LEAST}"
+            f"{owner}: argument resources.{resource}.type: {quoted(kind)} is unknown; expected {_MOST} or {_LEAST}"
         )
     if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
         raise PolicyError(
-            f"{owner}: argument resources.{resource}.weight: {weight!r} is not a whole number of at least 0"
+            f"{owner}: argument resources.{resource}.weight: {quoted(weight)} is not a whole number of at least 0"
         )
     return FitStrategy(kind == _MOST, weight)
 

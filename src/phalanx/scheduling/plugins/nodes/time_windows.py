@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from phalanx.model.text.decoding import quoted
+
 _DAY = 24 * 3600
 _WINDOW = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])-([01]?[0-9]|2[0-3]):([0-5][0-9])")
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-5][0-9])")
@@ -28,7 +30,7 @@ class DailyWindow:
         """Parse a daily window `HH:MM-HH:MM`. Raises ValueError."""
         match = _WINDOW.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is not a window such as 22:00-06:00")
+            raise ValueError(f"{quoted(text)} is not a window such as 22:00-06:00")
         hours, minutes, end_hours, end_minutes = map(int, match.groups())
         return cls(hours * 3600 + minutes * 60, end_hours * 3600 + end_minutes * 60, offset)
 
@@ -59,7 +61,7 @@ def parse_offset(text: str) -> int:
     match = _OFFSET.fullmatch(text)
     seconds = int(match[2]) * 3600 + int(match[3]) * 60 if match is not None else _DAY
     if match is None or seconds > 14 * 3600:
-        raise ValueError(f"{text!r} is not an offset from UTC such as +08:00")
+        raise ValueError(f"{quoted(text)} is not an offset from UTC such as +08:00")
     return -seconds if match[1] == "-" else seconds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 from phalanx_local.nodeagent.core_v1 import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
 from phalanx_local.nodeagent.pod_runtime.config_objects import CONFIG_MAP, NO_OBJECTS, SECRET, ConfigObjects
@@ -68,7 +69,7 @@ def command_line(container: V1Container, environment: Mapping[str, str]) -> list
     if not container.command:
         raise ContainerConfigError(
             f"container {container.name} has no command; the node agent runs commands as local processes "
-            f"and does not know the entry point of image {container.image!r}"
+            f"and does not know the entry point of image {quoted(container.image)}"
         )
     return [expand(word, environment) for word in (*container.command, *(container.args or ()))]
 
@@ -111,7 +112,7 @@ def _field(facts: PodFacts, path: str) -> str:
         "status.hostIPs": facts.host_ip,
     }
     if path not in fields:
-        raise ValueError(f"fieldPath {path!r} is unknown to the downward API")
+        raise ValueError(f"fieldPath {quoted(path)} is unknown to the downward API")
     return fields[path]
 
 
@@ -121,7 +122,7 @@ def _resource(facts: PodFacts, own: V1Container, ref: V1ResourceFieldRef) -> str
         named = [*facts.pod.spec.containers, *(facts.pod.spec.init_containers or ())]
         container = next((c for c in named if c.name == ref.container_name), None)  # type: ignore[assignment]
         if container is None:
-            raise ValueError(f"unknown container {ref.container_name!r}")
+            raise ValueError(f"unknown container {quoted(ref.container_name)}")
     kind, _, resource = ref.resource.partition(".")
     stated = container.resources
     amounts: dict[str, str | int | float]
@@ -130,7 +131,7 @@ def _resource(facts: PodFacts, own: V1Container, ref: V1ResourceFieldRef) -> str
     elif kind == "requests":
         amounts = (stated.requests if stated else None) or {}
     else:
-        raise ValueError(f"resource {ref.resource!r} is neither limits.NAME nor requests.NAME")
+        raise ValueError(f"resource {quoted(ref.resource)} is neither limits.NAME nor requests.NAME")
     try:
         if resource in amounts:
             value = parse_quantity(amounts[resource], 1000)
