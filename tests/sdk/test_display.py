@@ -30,6 +30,11 @@ def test_rows_have_every_column_in_each_row() -> None:
     ]
 
 
+def test_list_prints_as_a_table_of_its_columns() -> None:
+    assert repr(EntryList([Entry("a", "x"), Entry("long")], ("name", "reason"))) == "NAME  REASON\na     x\nlong"
+    assert repr(EntryList([])) == "[]"
+
+
 def test_table_escapes_texts_and_counts_hidden_rows() -> None:
     shown = EntryList([Entry("<script>")] * 60, ("name",))._repr_html_()
     assert "<script>" not in shown

@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
+from urllib.parse import urlsplit
 
 from phalanx.sdk.async_job import AsyncJob
 from phalanx.sdk.entry_list import EntryList
-from phalanx.sdk.errors import ConnectionFailedError, InvalidArgumentError, PhalanxError, translated
+from phalanx.sdk.errors import (
+    ConnectionFailedError,
+    InvalidArgumentError,
+    PhalanxError,
+    RequestRejectedError,
+    translated,
+)
 from phalanx.sdk.requests import SubmitOptions, command_job, generated_name, manifest_objects, script_command
 
 if TYPE_CHECKING:
@@ -173,25 +180,31 @@ class AsyncCluster:
 
         Raises InvalidArgumentError if neither an image nor PHALANX_IMAGE is set and a node pulls images.
         """
-        from phalanx.kube.errors import ApiError
-
-        if options.get("image") or os.environ.get("PHALANX_IMAGE"):
-            return False
-        try:
-            nodes = (await self.client.get("/api/v1/nodes", {"limit": 500})).get("items") or []
-        except ApiError as error:
-            if error.status != 403:
-                raise
-            nodes = []
-        runtimes = [
-            str((node["status"].get("nodeInfo") or {}).get("containerRuntimeVersion") or "") for node in nodes
-        ]
-        if not runtimes or not all(runtime.startswith(_LOCAL_RUNTIME) for runtime in runtimes):
+        image = options.get("image") or os.environ.get("PHALANX_IMAGE")
+        local = await self._runs_local_processes()
+        if local is None:
+            # The user must not list nodes.
+            local = not image and urlsplit(self.server).hostname in ("127.0.0.1", "localhost", "::1")
+        if not local and not image:
             raise InvalidArgumentError(
                 "no image: set image= or the variable PHALANX_IMAGE (only `phalanx up --exec` runs jobs without)",
                 field="image",
             )
-        return True
+        return local
+
+    async def _runs_local_processes(self) -> bool | None:
+        """Return whether the nodes are those of `phalanx up`; None if the user must not list nodes."""
+        try:
+            with translated():
+                nodes = (await self.client.get("/api/v1/nodes", {"limit": 500})).get("items") or []
+        except RequestRejectedError as error:
+            if error.status != 403:
+                raise
+            return None
+        runtimes = [
+            str((node["status"].get("nodeInfo") or {}).get("containerRuntimeVersion") or "") for node in nodes
+        ]
+        return bool(runtimes) and all(runtime.startswith(_LOCAL_RUNTIME) for runtime in runtimes)
 
     def _filled(self, documents: list[Json], options: SubmitOptions) -> list[Json]:
         from phalanx.orders.submission.manifests import fill_in
@@ -252,6 +265,7 @@ class AsyncCluster:
     ) -> EntryList[GangEntry]:
         """Return the gangs and jobs, as `phalanx jobs -t all`; `states` are names such as "Pending"."""
         from phalanx.daemon.policy_file import dialect_options
+        from phalanx.kube.core_resources import PODS
         from phalanx.reports.gangs.gang_list import gang_entries
         from phalanx.reports.jobs.job_report import JobReader
         from phalanx.reports.read_promises import read_promises
@@ -267,7 +281,11 @@ class AsyncCluster:
         with translated():
             policy, names = await self.read_policy()
             scope = None if all_namespaces else namespace or self.namespace
-            jobs = await JobReader(self.client).jobs(scope, time.time(), loose=names)
+            reader = JobReader(self.client)
+            jobs = await reader.jobs(scope, time.time(), loose=names)
+            if PODS in reader.forbidden:
+                message = f"request rejected by the API server: {reader.forbidden[PODS]}"
+                raise RequestRejectedError(message, about="pods", status=403)
             promises = await read_promises(self.client, self.lease_namespace, names)
             entries = gang_entries(jobs, dialect_options(policy), promises)
         return EntryList(

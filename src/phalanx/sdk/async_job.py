@@ -8,7 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from phalanx.sdk.entry_list import EntryList
-from phalanx.sdk.errors import JobFailedError, JobNotFoundError, PhalanxError, WaitTimeoutError, translated
+from phalanx.sdk.errors import (
+    JobFailedError,
+    JobNotFoundError,
+    PhalanxError,
+    RequestRejectedError,
+    WaitTimeoutError,
+    translated,
+)
 from phalanx.sdk.explanation import Explanation, StartEstimate
 
 if TYPE_CHECKING:
@@ -180,8 +187,29 @@ class AsyncJob:
     async def explain(self) -> Explanation:
         """Return why the job waits and the smallest change that would start it, as `phalanx why`.
 
-        It needs rights to read the whole cluster.
+        The answer is a dry run, which needs rights to read the whole cluster. Without them it is the reason that
+        the scheduler has published.
         """
+        try:
+            return await self._dry_run()
+        except RequestRejectedError as error:
+            if error.status != 403:
+                raise
+            return await self._published(error)
+
+    async def _published(self, cause: RequestRejectedError) -> Explanation:
+        from phalanx.reports.why_answer import WhyAnswer
+        from phalanx.views.promises import PromisedStart
+
+        entry = (await self.refresh()).entry
+        listed = [gang for gang in await self.cluster.jobs(namespace=self.namespace) if gang.uid == entry.uid]
+        answer = WhyAnswer("Gang", f"{self.namespace}/{self.name}", entry.state, entry.message, reason=entry.reason)
+        answer.warnings = [f"the reason is the published one, because no dry run is possible: {cause.message}"]
+        if entry.state.waits and listed:
+            answer.start = PromisedStart(no_later_than=listed[0].start, expected=listed[0].expected)
+        return Explanation(answer)
+
+    async def _dry_run(self) -> Explanation:
         from phalanx.reports.verdict_report import read_verdict
         from phalanx.reports.why_target import TargetError
 

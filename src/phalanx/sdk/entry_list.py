@@ -40,6 +40,20 @@ class EntryList(list[T]):
             raise PhalanxError("to_polars needs polars: pip install polars") from error
         return polars.DataFrame(self.to_dicts(), infer_schema_length=None)
 
+    def __repr__(self) -> str:
+        from phalanx.sdk.html import as_text
+
+        rows = self.to_dicts()
+        if not rows:
+            return "[]"
+        columns = self.columns or tuple(rows[0])
+        cells = [[column.upper() for column in columns]]
+        cells += [[as_text(row.get(column)) for column in columns] for row in rows[:_ROWS_SHOWN]]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells]
+        lines += [f"and {len(rows) - _ROWS_SHOWN} more"] if len(rows) > _ROWS_SHOWN else []
+        return "\n".join(line.rstrip() for line in lines)
+
     def _repr_html_(self) -> str:
         from phalanx.sdk.html import table
 

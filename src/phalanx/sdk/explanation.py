@@ -79,6 +79,7 @@ class Explanation:
         lines += [f"  {count} nodes: {text}" for text, count in self.nodes.items()]
         lines += [f"  Fix: {self.fix}"] if self.fix else []
         lines += [f"  Start: {self.start}"] if self.start is not None else []
+        lines += [f"  Warning: {warning}" for warning in self.details.warnings]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -25,20 +25,21 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], hidden: int
     """Return a table with a row per mapping; `hidden` is the number of rows that are not in it."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_text(row.get(column)))}</td>" for column in columns) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(as_text(row.get(column)))}</td>" for column in columns) + "</tr>"
         for row in rows
     )
     more = f"<p>and {hidden} more rows</p>" if hidden else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return the text of a cell."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value))
+        return ", ".join(map(as_text, value))
     if isinstance(value, dict):
-        return ", ".join(f"{key}={_text(entry)}" for key, entry in value.items())
+        return ", ".join(f"{key}={as_text(entry)}" for key, entry in value.items())
     return str(value)
 
 
