@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from .cluster import POLICIES
 from .life import LIFE, live, objects_kept, read, relive, shrink, write
 from .mutations.trial import MOST_STEPS, unnoticed
@@ -43,46 +45,59 @@ def main() -> int:
         life = relive(read(chosen.replay))
         print(life.fault or "nothing goes wrong any more")
         return 1 if life.fault else 0
-    faults, lived, begun, grown = 0, 0, time.monotonic(), [0, 0]
+    return 1 if _run(chosen) else 0
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    """Live all lives, write the stories of faults, and print a summary. Return the number of faults."""
+    begun, grown, tallies = time.process_time(), [0, 0], {policy: Tally() for policy in POLICIES}
     for number in range(-(-chosen.steps // chosen.life)):
         seed, kept = chosen.seed + number, [0, 0]
 
-        def done(step: int, seed: int = seed, kept: list[int] = kept, number: int = number) -> None:
+        def done(step: int, kept: list[int] = kept, number: int = number) -> None:
             if sys.stderr.isatty() and step % 100 == 0:
-                print(
-                    f"\rseed {seed}, step {number * chosen.life + step:,} of {chosen.steps:,}",
-                    end="",
-                    file=sys.stderr,
-                )
+                print(f"\rstep {number * chosen.life + step:,} of {chosen.steps:,}", end="", file=sys.stderr)
             if step in (chosen.life // 4, chosen.life - 1):
                 kept[step == chosen.life - 1] = objects_kept()
 
         life = live(seed, min(chosen.life, chosen.steps - number * chosen.life), done)
-        lived += len(life.story.steps)
+        tally = tallies[life.story.policy]
+        tally.lives += 1
+        tally.steps += len(life.story.steps)
+        tally.compared += life.cluster.compared
         if life.fault:
-            faults += 1
+            tally.faults += 1
             found = f"seed {seed} ({life.story.policy}), step {len(life.story.steps)}: {life.fault}"
             path = chosen.report / f"soak-{seed}.jsonl"
+            shown = life.story if chosen.first or chosen.unshrunk else shrink(life.story)
+            write(shown, life.fault, path)
+            print(f"{found}: {path}, {len(shown.steps)} steps", flush=True)
             if chosen.first:
-                write(life.story, life.fault, path)
-                print(f"{number * chosen.life + len(life.story.steps):,} steps: {found}: {path}")
                 return 1
-            if chosen.unshrunk:
-                write(life.story, life.fault, path)
-                print(f"{found}: {path}", flush=True)
-                continue
-            print(f"\n{found}; shrinking ...")
-            short = shrink(life.story)
-            write(short, life.fault, path)
-            print(f"{len(short.steps)} steps that matter: python -m tests.soak --replay {path}")
         elif chosen.life >= LIFE and all(kept) and kept[1] > kept[0] * MOST_GROWTH:
-            faults += 1
-            print(f"\nseed {seed} ({life.story.policy}): {kept[0]:,} objects were kept, at the end {kept[1]:,}")
+            tally.faults += 1
+            print(f"seed {seed} ({life.story.policy}): {kept[0]:,} objects were kept, at the end {kept[1]:,}")
         grown = [sum(pair) for pair in zip(grown, kept, strict=True)]
-    seconds = time.monotonic() - begun
+    _print_summary(tallies, time.process_time() - begun, grown)
+    return sum(tally.faults for tally in tallies.values())
+
+
+class Tally(msgspec.Struct):
+    """Numbers of the lives under one policy; `compared` are the steps after which the next process was compared."""
+
+    lives: int = 0
+    steps: int = 0
+    compared: int = 0
+    faults: int = 0
+
+
+def _print_summary(tallies: dict[str, Tally], seconds: float, grown: list[int]) -> None:
+    print(f"{'policy':<10}{'lives':>8}{'steps':>10}{'compared':>10}{'faults':>8}")
+    for policy, tally in tallies.items():
+        print(f"{policy:<10}{tally.lives:>8}{tally.steps:>10,}{tally.compared:>10,}{tally.faults:>8}")
+    steps, faults = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("steps", "faults"))
     growth = f"; objects kept {grown[1] / grown[0]:.2f} times those of the first quarter" if grown[0] else ""
-    print(f"{lived:,} steps under {len(POLICIES)} policies in {seconds:.0f} s: {faults} faults{growth}")
-    return 1 if faults else 0
+    print(f"{steps:,} steps, {faults} faults; {steps / seconds:.0f} steps per CPU second{growth}")
 
 
 if __name__ == "__main__":

@@ -11,17 +11,20 @@ from typing import Any, cast
 import msgspec
 
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.model.account import Limits, ResourceQuota
 from phalanx.model.decisions import EvictionReason, Plan
-from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated, PodRejected
+from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated, PodRejected, ResourceQuotaUpdated
 from phalanx.model.gang import GangKey, MatchPolicy, Problem
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.model.promise_records import SlipCause
+from phalanx.model.resources import PODS
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.reservations.outcomes import BROKEN
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
-from ..scheduling.scenario import Scenario
+from ..scheduling.scenario import NAMESPACE, Scenario
 from .records import StoredRecords
 
 QUEUES = ("a", "b", "c")
@@ -31,7 +34,8 @@ _PARTS = 4
 POLICIES = {
     "usual": """
 actions: "enqueue, allocate, backfill"
-tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}, {name: binpack}]}]
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: resourcequota}, {name: predicates}, {name: nodeorder},
+  {name: binpack}]}]
 """,
     "queues": """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -63,6 +67,9 @@ configurations: [{name: reserve, arguments: {depth: 2, startDelaySeconds: 0, wai
 phalanx: {exceededRunTimes: kill}
 """,
 }
+POLICIES["unchecked"] = POLICIES["queues"]
+#: Policies of lives without rechecks of verdicts, as in simulations: a unit that no change wakes stays unnoticed.
+WITHOUT_RECHECKS = ("unchecked",)
 
 
 class Backoff(msgspec.Struct, frozen=True):
@@ -92,8 +99,14 @@ class SoakCluster(Scenario):
     """
 
     def __init__(self, policy: str) -> None:
+        # Whether the next process can differ since the last comparison, and whether the state can have faults since
+        # the last audit.
+        self.changed = self._unaudited = True
+        # Steps after which the next process was compared with this one.
+        self.compared = 0
         super().__init__(POLICIES[policy])
-        self.policy_text = POLICIES[policy]
+        self.policy_text, self._rechecks = POLICIES[policy], policy not in WITHOUT_RECHECKS
+        self.scheduler._refresh_verdicts = self._rechecks
         self._settles_at_once = policy != "all"
         # Whether no unit so far had ports, affinity or an order constraint.
         self.amounts_only = True
@@ -107,6 +120,8 @@ class SoakCluster(Scenario):
         # Gangs of which a deleted member had the mark of a plan: the next process cannot know whether that plan was
         # complete.
         self.lost_marks: set[GangKey] = set()
+        # Hard limits of the namespace's ResourceQuota, None without one.
+        self.hard: Limits | None = None
         # Suspended jobs by the name of their gang: (members, what a pod asks for).
         self.suspended: dict[str, tuple[int, dict[str, Any]]] = {}
         self._hash = hashlib.blake2b(digest_size=16)
@@ -154,6 +169,21 @@ class SoakCluster(Scenario):
 
     # Events
 
+    def observe(self, about: str, event: ClusterEvent) -> SoakCluster:
+        self.changed = True
+        super().observe(about, event)
+        return self
+
+    def audit(self) -> None:
+        """Mark the state for `audit_changes`: one event of a step is audited with all others."""
+        self._unaudited = True
+
+    def audit_changes(self) -> None:
+        """Audit the state if events or decisions have changed it since the last audit."""
+        if self._unaudited:
+            super().audit()
+            self._unaudited = False
+
     def gone(self, *names: str) -> SoakCluster:
         records = [record for name in names if (record := self.state.pods.get(name)) is not None]
         self.lost_marks |= {
@@ -179,6 +209,7 @@ class SoakCluster(Scenario):
         return self
 
     def binding_fails(self, name: str) -> None:
+        self.changed = self._unaudited = True
         self.state.pods.binding_failed(name)
         self._sent.pop(name, None)
 
@@ -191,12 +222,17 @@ class SoakCluster(Scenario):
             wakes = [*self._ends().values(), self.scheduler.next_recheck or until]
             later = [math.ceil(wake * _PARTS) / _PARTS for wake in wakes if self.clock < wake < until]
             self._advance_to(min(later, default=until))
-            for uid in [uid for uid, end in self._ends().items() if end <= self.clock]:
-                self.gone(uid)
+            self.gone(*[uid for uid, end in self._ends().items() if end <= self.clock], *self.without_node())
             self.scheduler.activate_due(self.clock)
             self.work()
 
+    def without_node(self) -> list[str]:
+        """Return the pods on nodes that do not exist: the garbage collector deletes them as time passes."""
+        records = self.state.pods.items()
+        return [uid for uid, record in records if record.row < 0 and (record.pod.node or record.assumed_node)]
+
     def _advance_to(self, clock: float) -> None:
+        self.changed = True
         self.now = math.floor(clock)
         self.fraction = clock - self.now
 
@@ -238,7 +274,8 @@ class SoakCluster(Scenario):
         self.state.apply(PodRejected(node, "OutOfpods", pod.namespace, pod.pod_class, self.now))
 
     def answer(self) -> None:
-        """Write the status of native groups and of composites that have started."""
+        """Write the status of native groups and of composites that have started, and of the ResourceQuota."""
+        self._count_quota()
         for gang in list(self.state.gangs.values()):
             spec = gang.spec
             native = spec is not None and spec.match_policy is MatchPolicy.UNTIL_SCHEDULED
@@ -254,12 +291,23 @@ class SoakCluster(Scenario):
                     started = msgspec.structs.replace(event.composite, initiated=True)
                     self.observe(about, CompositeUpdated(started))
 
+    def _count_quota(self) -> None:
+        if self.hard is not None:
+            pods = [record.pod for record in self.state.pods.values() if not record.pod.placeholder]
+            alive = [pod for pod in pods if not pod.finished]
+            cpu = sum(dict(pod.usage).get("cpu", 0) for pod in alive)
+            quota = ResourceQuota(NAMESPACE, "quota", self.hard, (("cpu", cpu), ("pods", len(alive))))
+            if self.last_event("hard quota") != (event := ResourceQuotaUpdated(quota)):
+                self.observe("hard quota", event)
+
     def restart(self) -> SoakCluster:
         """Bindings that were sent and not seen yet have arrived, or have not: the new process cannot know."""
         for uid in [uid for uid, record in self.state.pods.items() if record.state is MemberState.ASSUMED]:
             self._sent.pop(uid, None)
+        self.changed = True
         records = StoredRecords.of(self.scheduler, self.state)
         super().restart()
+        self.scheduler._refresh_verdicts = self._rechecks
         self.state.pods.load_nominations()
         records.load(self.scheduler, self.state)
         self.scheduler.activate_due(self.clock)
@@ -268,6 +316,7 @@ class SoakCluster(Scenario):
     # Invariants
 
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
+        self.audit_changes()
         before = self._needs()
         priorities = {uid: record.pod.priority for uid, record in self.state.pods.items()}
         seconds, self.now = self.now, cast("int", self.clock)
@@ -276,6 +325,9 @@ class SoakCluster(Scenario):
         finally:
             self.now = seconds
         self.plans.clear()
+        decided = (plan.binds, plan.evictions, plan.nominations, plan.admissions, plan.gangs, plan.pods)
+        self._unaudited = any(decided)
+        self.changed |= self._unaudited
         for nominate in plan.nominations:
             if nominate.uid in self.state.pods and not self.state.pods[nominate.uid].pod.placeholder:
                 self.becomes(nominate.uid, nominated_node=nominate.node)
@@ -288,6 +340,8 @@ class SoakCluster(Scenario):
         self._nobody_is_bound_twice(plan)
         self._victims_are_lesser(priorities, plan)
         self._no_promise_is_broken()
+        self._announced_pods_are_real()
+        self.audit_changes()
         return plan
 
     def rest(self) -> None:
@@ -344,9 +398,28 @@ class SoakCluster(Scenario):
                 best = max(priorities[uid] for uid in comes)
                 assert priorities[victim.uid] < best, f"{victim.name} goes for {victim.preemptor} of no higher rank"
 
+    def _announced_pods_are_real(self) -> None:
+        """Check that admitted groups announce no more pods than they can still create.
+
+        A group of which all members have ended creates no more.
+        """
+        announced = self.state.gangs.inqueue.uncreated(NAMESPACE).get(PODS, 0)
+        most = sum(map(_still_created, self.state.gangs.values()))
+        assert announced <= most, f"{announced} pods are announced, but {most} can follow"
+
     def _no_promise_is_broken(self) -> None:
         plan = reservation_plan(self.scheduler.features)
         if plan is not None:
             assert not plan.starts.outcomes.counts[BROKEN], "a promised start was missed without a cause"
             stuck = plan.starts.outcomes.counts[SlipCause.NOT_PLACEABLE.value]
             assert not stuck or not self.amounts_only, "a promised start was missed where only amounts count"
+
+
+def _still_created(gang: GangRecord) -> int:
+    """Return the number of pods of an admitted group that can follow."""
+    spec = gang.spec
+    if spec is None or not (spec.admission and spec.min_resources and (spec.admitted or gang.admitted)):
+        return 0
+    ended = gang.count(MemberState.SUCCEEDED) + gang.count(MemberState.FAILED)
+    over = bool(gang.members) and ended == len(gang.members) and not spec.owned
+    return 0 if over else max(0, spec.min_member - len(gang.members))

@@ -25,7 +25,7 @@ WEIGHTS = {
     "job": 14,
     "single": 8,
     "grow": 3,
-    "minimum": 1,
+    "minimum": 2,
     "finish": 18,
     "gone": 6,
     "no_gang": 2,
@@ -46,6 +46,7 @@ WEIGHTS = {
     "user": 1,
     "rejected": 2,
     "terminating": 4,
+    "hard": 1,
 }
 
 
@@ -128,7 +129,9 @@ class Draw(FeatureDraws):
     def _foreign(self, cluster: SoakCluster) -> Step:
         """Return a foreign pod, on a node or nominated for it."""
         draw = self._random
-        how = {"node": f"n{draw.randrange(NODES)}", "cpu": draw.choice([1, 3]), "nominated": draw.random() < 0.3}
+        nodes = [f"n{number}" for number in range(NODES)]
+        known = [name for name in nodes if cluster.state.nodes.row(name) >= 0]
+        how = {"node": draw.choice(known or nodes), "cpu": draw.choice([1, 3]), "nominated": draw.random() < 0.3}
         return Step("foreign", self._name("foreign"), how)
 
     def _expects(self, cluster: SoakCluster) -> Step:
@@ -145,7 +148,9 @@ class Draw(FeatureDraws):
             "minimum": draw.choice([members, members, max(1, members - 1), 1]),
         }
         near = draw.choice(["", "", "", "hard", "soft"])
-        how |= self._or_nothing(4, {"queued": True}, {"roles": True}, {"mate": self._gang(cluster)})
+        how |= self._or_nothing(
+            4, {"queued": True}, {"queued": True, "announced": 1}, {"roles": True}, {"mate": self._gang(cluster)}
+        )
         how |= self._or_nothing(3, *({"match": each.value} for each in MatchPolicy))
         return Step("job", self._name("job"), how | self._asked() | ({"near": near} if near else {}))
 
@@ -156,7 +161,12 @@ class Draw(FeatureDraws):
         return Step("grow", self._gang(cluster), {"pod": self._name("more"), **self._asked()})
 
     def _minimum(self, cluster: SoakCluster) -> Step:
-        return Step("minimum", self._gang(cluster), {"minimum": self._random.randint(1, 5)})
+        """Change the minimum of a gang; half of the draws are about a gang of which a member has ended."""
+        ended = sorted(
+            {record.gang.key.name for record in cluster.state.pods.values() if record.pod.finished and record.gang}
+        )
+        name = self._random.choice(ended) if ended and self._random.random() < 0.5 else self._gang(cluster)
+        return Step("minimum", name, {"minimum": self._random.randint(1, 5)})
 
     def _finish(self, cluster: SoakCluster) -> Step:
         failed = self._random.random() < 0.2

@@ -58,6 +58,11 @@ class FeatureDraws:
         use = {"uses": self._random.choice(RESERVATIONS), "inside": self._random.random() < 0.5}
         return Step("user", self._name("user"), self._asked() | use)
 
+    def _hard(self, cluster: SoakCluster) -> Step:
+        """Limit the pods of the namespace; a limit far above their number is none."""
+        used = sum(not record.pod.placeholder for record in cluster.state.pods.values())
+        return Step("hard", how={"pods": used + self._random.choice([0, 1, 2, 4, 1000])})
+
     def _rejected(self, cluster: SoakCluster) -> Step:
         """Let a kubelet reject a bound pod."""
         return Step("rejected", self._pick(cluster, MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING))

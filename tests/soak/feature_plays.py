@@ -118,6 +118,12 @@ def _terminating(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
             cluster.show_eviction(uid)
 
 
+def _hard(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
+    # Each change of the quota's status wakes all units, which would hide missing changes in all other lives.
+    if "resourcequota" in cluster.policy_text:
+        cluster.hard = (("pods", how["pods"]),)
+
+
 FEATURE_PLAYS: dict[str, Play] = {
     "tree_job": _tree_job,
     "suspended": _suspended,
@@ -125,6 +131,7 @@ FEATURE_PLAYS: dict[str, Play] = {
     "reserved": _reserved,
     "unreserved": _unreserved,
     "user": lambda cluster, name, how: make_pod(cluster, name, how),
+    "hard": _hard,
     "rejected": _rejected,
     "terminating": _terminating,
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 import msgspec
 
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
@@ -10,7 +13,8 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.pod import MemberState, Pod
-from phalanx.scheduling.policy.loader import load_policy
+from phalanx.model.text.yaml_text import decode_yaml
+from phalanx.scheduling.policy.loader import draft_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 from ..scheduling.features import starts
@@ -23,10 +27,15 @@ _MOST_CYCLES = 20
 def differences(cluster: SoakCluster) -> str:
     """Return what the next process would decide or forget, "" for nothing.
 
-    All writes of the present process have arrived: bindings, nominations, evictions and admissions.
+    All writes of the present process have arrived: bindings, nominations, evictions and admissions. Without a
+    change since the last comparison there is nothing to compare.
     """
+    if not cluster.changed:
+        return ""
     if any(why(cluster) for why in (_differs_by_time, _has_unstored_room, _has_pods_without_node)):
         return ""
+    cluster.changed = False
+    cluster.compared += 1
     state, scheduler = next_process(cluster)
     # A binding that arrives is a change: from then on its pod can be a victim, and its run time begins.
     arriving = any(record.state is MemberState.ASSUMED for record in cluster.state.pods.values())
@@ -55,9 +64,7 @@ def _differs_by_time(cluster: SoakCluster) -> bool:
 
 def _has_pods_without_node(cluster: SoakCluster) -> bool:
     """Return whether the node of a pod was removed: the garbage collector of pods is about to delete the pod."""
-    return any(
-        record.row < 0 and (record.pod.node or record.assumed_node) for record in cluster.state.pods.values()
-    )
+    return bool(cluster.without_node())
 
 
 def _awaits_a_retry(cluster: SoakCluster) -> bool:
@@ -79,13 +86,20 @@ def next_process(cluster: SoakCluster) -> tuple[ClusterState, Scheduler]:
     """Return a process that has observed the API objects and has loaded the stored promises."""
     state = ClusterState()
     # Plugins belong to one scheduler.
-    scheduler = Scheduler(state, load_policy(cluster.policy_text), refresh_verdicts=False)
+    policy, _ = draft_policy(_policy_document(cluster.policy_text))
+    scheduler = Scheduler(state, policy, refresh_verdicts=False)
     for event in _api_objects(cluster):
         state.apply(event)
     state.pods.load_nominations()
     StoredRecords.of(cluster.scheduler, cluster.state).load(scheduler, state)
     scheduler.activate_due(cluster.clock)
     return state, scheduler
+
+
+@cache
+def _policy_document(text: str) -> Mapping[str, object]:
+    document: Mapping[str, object] = decode_yaml(text)
+    return document
 
 
 def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:

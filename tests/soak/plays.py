@@ -32,7 +32,9 @@ def _job(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     members, minimum, mate = how.pop("members"), how.pop("minimum"), how.pop("mate", "")
     more: dict[str, Any] = {"match_policy": MatchPolicy(how.pop("match", "waiting-and-running"))}
     if how.pop("queued", False):
-        asked = amounts(**{key: how[key] * minimum for key in ("cpu", "gpu") if key in how})
+        # A group can announce less than its members use: then the pods that it still creates count alone.
+        announced = how.pop("announced", minimum)
+        asked = amounts(**{key: how[key] * announced for key in ("cpu", "gpu") if key in how})
         more |= {"admission": True, "admitted": False, "min_resources": asked}
     roles = ("ps", "worker") if how.pop("roles", False) and minimum > 1 else ("",)
     if len(roles) > 1:
@@ -146,6 +148,7 @@ def _fail(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
 def _refuse(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:
     if name in cluster.state.pods and cluster.state.pods[name].evicting:
         cluster.state.pods.eviction_refused(name, cluster.now + how["seconds"])
+        cluster.changed = True
 
 
 def _resize(cluster: SoakCluster, name: str, how: dict[str, Any]) -> None:

@@ -15,11 +15,12 @@ from .mutations.trial import mutate, trial
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_mutation_changes_the_present_code(mutation: Mutation, tmp_path: Path) -> None:
-    source, copy = Path(phalanx.__file__).parent / mutation.path, tmp_path / mutation.path
-    copy.parent.mkdir(parents=True)
-    shutil.copy(source, copy)
+    source, paths = Path(phalanx.__file__).parent, [path for path, _, _ in mutation.replacements]
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / path, tmp_path / path)
     mutate(mutation, tmp_path)
-    assert copy.read_text() != source.read_text()
+    assert all((tmp_path / path).read_text() != (source / path).read_text() for path in paths)
 
 
 def test_there_are_ten_mutations() -> None:

@@ -12,6 +12,12 @@ class Mutation(msgspec.Struct, frozen=True):
     path: str
     right: str
     wrong: str
+    #: Further replacements of the same bug: (path, right, wrong).
+    also: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def replacements(self) -> tuple[tuple[str, str, str], ...]:
+        return ((self.path, self.right, self.wrong), *self.also)
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -32,6 +38,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "cluster/pods/occupancy.py",
         "        self._charge(record, row, -1)\n        self._changes.freed += 1\n",
         "        self._charge(record, row, -1)\n",
+        # Without this the smaller usage of its queue would wake units too.
+        (
+            (
+                "cluster/ledger.py",
+                "        if not same or successor is ChargeState.PENDING:\n",
+                "        if not same and charge_state is ChargeState.PENDING:\n",
+            ),
+        ),
     ),
     Mutation(
         "next process does not wait for victims of the former one",

@@ -33,11 +33,12 @@ _SOURCE = Path(phalanx.__file__).parent
 
 def mutate(mutation: Mutation, package: Path) -> None:
     """Put a bug into a copy of the package. Raise ValueError if its lines are not in the code exactly once."""
-    path = package / mutation.path
-    text = path.read_text("utf-8")
-    if text.count(mutation.right) != 1:
-        raise ValueError(f"{mutation.name}: its lines are {text.count(mutation.right)} times in {mutation.path}")
-    path.write_text(text.replace(mutation.right, mutation.wrong), "utf-8")
+    for name, right, wrong in mutation.replacements:
+        path = package / name
+        text = path.read_text("utf-8")
+        if text.count(right) != 1:
+            raise ValueError(f"{mutation.name}: its lines are {text.count(right)} times in {name}")
+        path.write_text(text.replace(right, wrong), "utf-8")
 
 
 def unnoticed(steps: int, seed: int, word: str = "") -> list[str]:
