@@ -26,6 +26,7 @@ from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.recent_history_record import (
     BACKOFFS_KEY,
     EVICTIONS_KEY,
+    RUN_TIMES_KEY,
     HistorySection,
     RecentHistoryRecord,
 )
@@ -38,6 +39,7 @@ from phalanx.kube.own_objects import name_prefix
 from phalanx.model.events import NodeBackoffsRestored, PodRejected
 from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.scheduling.collecting.plugin import Collecting
+from phalanx.scheduling.collecting.run_times import LearnedRunTime, LearnedRunTimes
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.session.eviction_log import NotedEvictions
@@ -103,10 +105,15 @@ def _history_sections(core: Core, observation: Observation) -> tuple[HistorySect
     def restore_backoffs(entries: Sequence[NodeBackoffEntry]) -> None:
         observation.observer.apply_event(NodeBackoffsRestored(tuple(entries)))
 
+    collecting = core.scheduler.features.get(Collecting)
+    run_times = collecting.run_times if collecting is not None else LearnedRunTimes()
     return (
         HistorySection(BACKOFFS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_backoffs),
         HistorySection(
             EVICTIONS_KEY, NotedEvictions, lambda: evictions.version, evictions.export, evictions.restore
+        ),
+        HistorySection(
+            RUN_TIMES_KEY, LearnedRunTime, lambda: run_times.version, run_times.export, run_times.restore
         ),
     )
 

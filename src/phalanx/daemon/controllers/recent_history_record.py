@@ -27,6 +27,7 @@ MOST_ENTRIES = 600
 #: Keys of the sections in the ConfigMap.
 BACKOFFS_KEY = "node-backoffs.json"
 EVICTIONS_KEY = "evictions.json"
+RUN_TIMES_KEY = "run-times.json"
 
 
 class HistoryEntry(Protocol):
