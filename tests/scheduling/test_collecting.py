@@ -363,3 +363,81 @@ def test_room_is_open_to_others_in_the_cycle_after_the_start() -> None:
     stream.node("spare", cpu=64, gpu=5).settle()
     assert stream.runs("train")
     assert stream.waiting("single") == []
+
+
+class TestLearnedRunTimes:
+    def learned(self, seconds: int = 5 * MINUTE, ends: int = 20) -> Stream:
+        """A cluster with a stream whose pods all ended after the same time."""
+        stream = Stream()
+        stream.nodes(4, cpu=64, gpu=2)
+        for _ in range(ends):
+            self.run_one(stream, seconds)
+        return stream
+
+    def run_one(self, stream: Stream, seconds: int) -> None:
+        name = stream.single()
+        stream.settle().becomes(name, started=stream.now)
+        stream.now += seconds
+        stream.finishes(name)
+        stream.scheduler.observe(stream.now)
+        stream.gone(name)
+
+    def test_run_time_is_known_after_twenty_ends(self) -> None:
+        for ends, known in ((19, 0), (20, 5 * MINUTE)):
+            stream = self.learned(ends=ends)
+            name = stream.single()
+            assert feature_of(stream).run_times.of(stream.state.pods[name]) == known
+
+    def test_other_namespace_and_other_kind_of_owner_are_learned_apart(self) -> None:
+        stream = self.learned()
+        job = stream.single(more={"owner_kind": "Job"})
+        other = stream.within("elsewhere").single()
+        assert feature_of(stream).run_times.of(stream.state.pods[job]) == 0
+        assert feature_of(stream).run_times.of(stream.state.pods[other]) == 0
+
+    def test_class_whose_pods_often_run_longer_is_not_used(self) -> None:
+        stream = self.learned()
+        for seconds in (HOUR, 2 * HOUR, 3 * HOUR):
+            self.run_one(stream, seconds)
+        assert feature_of(stream).run_times.of(stream.state.pods[stream.single()]) == 0
+
+    def test_evicted_and_deleted_pods_teach_nothing(self) -> None:
+        stream = self.learned(ends=19)
+        name = stream.single()
+        stream.settle().becomes(name, started=stream.now)
+        stream.becomes(name, terminating=True).gone(name).settle()
+        assert feature_of(stream).run_times.of(stream.state.pods[stream.single()]) == 0
+
+    def collecting_gang(self) -> Stream:
+        """A gang that collects among pods of known run times: one has an hour left, the others end."""
+        stream = self.learned()
+        run_time = RunTime(estimate=HOUR)
+        stream.pods("long", 2, cpu=1, gpu=1, more={"run_time": run_time, "endless": False}).settle()
+        stream.becomes_all("long", started=stream.now)
+        stream.fill(6)
+        stream.job("train", 8, cpu=1, gpu=1).settle().passes(10 * MINUTE)
+        stream.becomes_all("single", started=stream.now)
+        return stream
+
+    def test_expected_time_rests_on_learned_and_stated_run_times(self) -> None:
+        stream = self.collecting_gang()
+        stream.passes(MINUTE).one_ends()
+        assert "some pods there have no known end" not in stream.why("train").message
+        assert "; expected 12:40" in stream.why("train").message
+
+    def test_pods_that_are_expected_to_end_in_time_are_backfilled(self) -> None:
+        stream = self.collecting_gang()
+        running = len(stream.placed("single"))
+        stream.one_ends()
+        assert len(stream.placed("single")) == running
+
+    def test_wrong_guess_delays_a_collecting_gang_only_once(self) -> None:
+        stream = self.collecting_gang()
+        stream.one_ends().becomes_all("single", started=stream.now)
+        stream.gone("long-0", "long-1").settle().passes(MINUTE)
+        assert "has 2 of 8 GPUs" in stream.why("train").message
+        stream.passes(10 * MINUTE)  # the pods run longer than all pods before them
+        running = len(stream.placed("single"))
+        stream.one_ends().one_ends()
+        assert len(stream.placed("single")) == running - 2
+        assert "has 4 of 8 GPUs" in stream.why("train").message

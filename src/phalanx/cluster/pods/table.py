@@ -22,6 +22,7 @@ from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
 from phalanx.cluster.pods.placeholders import Placeholders
+from phalanx.cluster.pods.recent_ends import RecentEnds
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.pods.run_time_limits import RunTimeLimits
 from phalanx.cluster.pods.states import IGNORED, SEEN, InvalidTransitionError, PodEvent, PodState, state_of_record
@@ -62,6 +63,7 @@ class PodTable(dict[str, PodRecord]):
         self.tolerations = TolerationCounts(frozenset(schedulers))
         self.stories = PodStories()
         self.run_time_limits = RunTimeLimits()
+        self.ends = RecentEnds()
         # Rows with a changed expected end of a pod.
         self.retimed = ChangeLog()
         self._schedulers = schedulers
@@ -89,6 +91,7 @@ class PodTable(dict[str, PodRecord]):
                 claim_at_arrival(self, self._nodes, self._gangs, record)
         elif record.pod != pod:
             state, last = state_of(pod, self._schedulers), record.pod
+            self.ends.note(record, state)
             self._transition(record, SEEN[state], pod, state)
             if record.row != NO_NODE and _times(last) != _times(pod):
                 self.retimed.note(record.row)
@@ -101,6 +104,7 @@ class PodTable(dict[str, PodRecord]):
             self.placeholders.finish_claim(uid)
             return
         self.run_time_limits.drop(uid)
+        self.ends.note(record, MemberState.SUCCEEDED)
         claims = record.pod.placeholder and self.placeholders.claims and uid not in self.placeholders.claimed
         instead = claimed_instead(self, record.gang) if claims else None
         node = record.nominated_node

@@ -27,6 +27,7 @@ from phalanx.daemon.controllers.recent_history_record import (
     BACKOFFS_KEY,
     EVICTIONS_KEY,
     NODE_REQUESTS_KEY,
+    RUN_TIMES_KEY,
     HistorySection,
     RecentHistoryRecord,
 )
@@ -41,6 +42,7 @@ from phalanx.model.events import NodeBackoffsRestored, PodRejected
 from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.model.node_request import NodeRequest
 from phalanx.scheduling.collecting.plugin import Collecting
+from phalanx.scheduling.collecting.run_times import LearnedRunTime, LearnedRunTimes
 from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.session.eviction_log import NotedEvictions
@@ -108,6 +110,8 @@ def _history_sections(core: Core, observation: Observation) -> tuple[HistorySect
     def restore_backoffs(entries: Sequence[NodeBackoffEntry]) -> None:
         observation.observer.apply_event(NodeBackoffsRestored(tuple(entries)))
 
+    collecting = core.scheduler.features.get(Collecting)
+    run_times = collecting.run_times if collecting is not None else LearnedRunTimes()
     return (
         HistorySection(BACKOFFS_KEY, NodeBackoffEntry, lambda: backoff.version, backoff.entries, restore_backoffs),
         HistorySection(
@@ -115,6 +119,9 @@ def _history_sections(core: Core, observation: Observation) -> tuple[HistorySect
         ),
         HistorySection(
             NODE_REQUESTS_KEY, NodeRequest, lambda: requests.version, requests.entries, requests.restore
+        ),
+        HistorySection(
+            RUN_TIMES_KEY, LearnedRunTime, lambda: run_times.version, run_times.export, run_times.restore
         ),
     )
 

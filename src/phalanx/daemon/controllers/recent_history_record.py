@@ -28,6 +28,7 @@ MOST_ENTRIES = 600
 BACKOFFS_KEY = "node-backoffs.json"
 EVICTIONS_KEY = "evictions.json"
 NODE_REQUESTS_KEY = "node-requests.json"
+RUN_TIMES_KEY = "run-times.json"
 
 
 class HistoryEntry(Protocol):

@@ -29,6 +29,7 @@ from phalanx.scheduling.collecting.expected_ends import expected_end
 from phalanx.scheduling.collecting.node_choice import ExpectedEnd, choose_nodes
 from phalanx.scheduling.collecting.openings import opens_to
 from phalanx.scheduling.collecting.room import CollectedRoom
+from phalanx.scheduling.collecting.run_times import LearnedRunTimes
 from phalanx.scheduling.collecting.stored import nodes_of, stored_collection
 from phalanx.scheduling.collecting.telling import NO_ENDS, collection_sentence
 from phalanx.scheduling.framework.policy import Policy
@@ -63,6 +64,7 @@ class Collecting(CyclePlugin):
         self._settings: ReservationSettings | None = None
         self._now = 0
         self.clocks = WaitingClocks()
+        self.run_times = LearnedRunTimes()
         self._has_grants = False
         self.room = CollectedRoom(state, self._ends_in_time, lambda: self._has_grants)
         # Nodes that each collection could use: bool[N].
@@ -100,8 +102,12 @@ class Collecting(CyclePlugin):
 
     def _ends_in_time(self, pod_class: ClassRecord, collection: Collection) -> bool:
         """Return whether a pod of a class that starts now ends before a collection is expected to be complete."""
+        if not collection.expected or self._settings is None:
+            return False
         limit = pod_class.spec.run_limit
-        if not limit or not collection.expected or self._settings is None:
+        if not limit and collection.guesses:
+            limit = self.run_times.of_class(pod_class.spec)
+        if not limit:
             return False
         return self._now + self._settings.start_delay + limit <= collection.expected
 
@@ -118,6 +124,13 @@ class Collecting(CyclePlugin):
         if (due := self.clocks.next_due) is not None:
             times.append(due)
         return min(times, default=None)
+
+    def observe(self, now: int) -> None:
+        """Learn the run times of pods that have ended."""
+        if self._state.pods.ends:
+            ended = self._state.pods.ends.pop()
+            if self._settings is not None:
+                self.run_times.learn(ended, now)
 
     # Within a cycle
 
@@ -347,7 +360,7 @@ class Collecting(CyclePlugin):
             usable.append(rows if former is None else rows & self._near(former, part, rows))
 
         def end_of(record: PodRecord) -> ExpectedEnd | None:
-            return expected_end(record, session.now, settings.start_delay)
+            return expected_end(record, session.now, settings.start_delay, self.run_times.of)
 
         return choose_nodes(self._state, parts, usable, end_of, session.now)
 

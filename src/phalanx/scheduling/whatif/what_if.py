@@ -147,7 +147,9 @@ class _UnboundSolver(Solver):
 def what_if(session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
     """Return the what-if result for a preemptor without a solution of the real search."""
     search = _UnboundSolver(session, preemptor, options, log)
-    result = search.solve()
+    # Room that is reserved for the unit is open to it, as in the real search.
+    with session.features.search(session, preemptor.unit):
+        result = search.solve()
     if isinstance(result, NoSolution):
         return WhatIf(None, search.missing)
     obstacles = _Obstacles(session, preemptor, options, log).of(result.victims, result.displaced)
