@@ -20,9 +20,9 @@ def main() -> int:
     parser.add_argument("--gangs", type=int, default=10_000)
     arguments = parser.parse_args()
     simulation = Simulation(arguments.members, arguments.gangs)
-    began, start = time.perf_counter(), simulation.now
+    began, start = time.process_time(), simulation.now
     simulation.run()
-    seconds, gangs = time.perf_counter() - began, arguments.gangs
+    seconds, gangs = time.process_time() - began, arguments.gangs
     starts = sorted(moment - start for gang in simulation.gangs.values() for _, moment in gang.starts)
     total = sum(member.total for member in simulation.members.values())
     work = sum(gang.size * gang.runs for gang in simulation.gangs.values())

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.bench_end_to_end import NAMESPACES, NODES, PODS, _make_nodes, _time_bindings
 from benchmarks.figures import record
 from phalanx.kube.auth.config import load_config
-from phalanx.kube.client import KubeClient
+from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.paths import Resource
 
 JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
@@ -168,7 +168,7 @@ async def idle(kubeconfig: str, finished: int) -> None:
         async def post(number: int) -> None:
             body = _job(f"old-{number:05}", 10, "Completed")
             await client.create(path, body)
-            await client.replace(f"{path}/old-{number:05}/status", body)
+            await client.patch(f"{path}/old-{number:05}/status", {"status": body["status"]}, PatchType.MERGE)
 
         await _each(finished, post)
         async with _child("controllers", "--kubeconfig", kubeconfig) as controllers:

@@ -137,6 +137,8 @@ class Reflector(Generic[T]):
         self._index: dict[Key, tuple[str, int]] = {}
         #: Start version of the next watch; None if a new list is needed.
         self._version: str | None = None
+        #: A version and its number: that of `_version`, unless a list or a failure has replaced it since.
+        self._numbered: tuple[str | None, int] = (None, -1)
         self._watching_since: float | None = None
         #: Start version of the last watch.
         self._start: str | None = None
@@ -375,10 +377,14 @@ class Reflector(Generic[T]):
         else:
             log.warning("%s: ignoring a watch event of unknown type %r", self._path, kind)
 
-    def _advance(self, version: str) -> None:
-        number = version_number(version)
-        if version and (number < 0 or number > version_number(self._version or "")):
-            self._version = version
+    def _advance(self, version: str, number: int | None = None) -> None:
+        """Continue a later watch from `version`, if it is newer; `number` is the version as a number."""
+        if number is None:
+            number = version_number(version)
+        last = self._numbered[1] if self._numbered[0] is self._version else version_number(self._version or "")
+        if version and (number < 0 or number > last):
+            self._version, last = version, number
+        self._numbered = (self._version, last)
 
     # -- objects -----------------------------------------------------------------------------------------
 
@@ -402,7 +408,7 @@ class Reflector(Generic[T]):
             problem = "no metadata.name"
         number = version_number(version)
         if not listed:
-            self._advance(version)
+            self._advance(version, number)
         known = self._index.get(key)
         if known is not None:
             if known[0] != uid:

@@ -118,26 +118,30 @@ def decide(
     """
     slots = _slots(wishes, answers_by_cluster)
     decisions: dict[str, Decision] = {}
+    # Answers of gangs that are not sent at once; they are valid until the first gang is sent.
+    unchanged: dict[str, tuple[Candidate, ...]] = {}
     for wish in wishes:
-        answers = _answers(wish, slots, answers_by_cluster, standings)
+        answers = unchanged[wish.uid] = _answers(wish, slots, answers_by_cluster, standings)
         chosen = best(answers, now)
         if chosen is not None and chosen.start is not None and chosen.begins(now) < now + SAME_START:
             decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
     sent_any = bool(decisions)
+    times: dict[int | None, str] = {None: "at an unknown time"}
     for wish in wishes:
         if wish.uid in decisions:
             continue
         if sent_any:
             decisions[wish.uid] = Decision(again=True)
             continue
-        answers = _answers(wish, slots, answers_by_cluster, standings)
+        answers = unchanged.get(wish.uid) or _answers(wish, slots, answers_by_cluster, standings)
         open_to = [answer for answer in answers if _has_room(standings.get(answer.name))]
         chosen = best(open_to, now)
         if chosen is not None:
             decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
             standings[chosen.name].waiting += 1
+            unchanged.clear()
         else:
-            decisions[wish.uid] = Decision(answers=tuple(_full(answer, standings) for answer in answers))
+            decisions[wish.uid] = Decision(answers=tuple(_full(answer, standings, times) for answer in answers))
     return decisions
 
 
@@ -175,10 +179,18 @@ def _answers(
                 answer = Candidate(
                     candidate.name, never=True, message="earlier gangs have used the starts that it forecast"
                 )
-            standing = standings.get(candidate.name) or Standing()
-            message = "; ".join(filter(None, (answer.message, candidate.message)))
-            candidate = msgspec.structs.replace(
-                candidate, start=answer.start, never=answer.never, message=message, dispatches=standing.dispatches
+            standing = standings.get(candidate.name)
+            candidate = Candidate(
+                candidate.name,
+                answer.start,
+                answer.never,
+                f"{answer.message}; {candidate.message}"
+                if answer.message and candidate.message
+                else answer.message or candidate.message,
+                candidate.cost,
+                standing.dispatches if standing is not None else 0,
+                candidate.moving,
+                candidate.bytes_to_move,
             )
         answers.append(candidate)
     return tuple(answers)
@@ -202,9 +214,12 @@ def _has_room(standing: Standing | None) -> bool:
     return standing is not None and standing.waiting < standing.most
 
 
-def _full(answer: Candidate, standings: Mapping[str, Standing]) -> Candidate:
+def _full(answer: Candidate, standings: Mapping[str, Standing], times: dict[int | None, str]) -> Candidate:
+    """Return the answer with the reason why no gang is sent there now. `times` caches texts of forecast starts."""
     standing = standings.get(answer.name)
     if answer.never or standing is None or _has_room(standing):
         return answer
-    forecast = f"would start it {answer.answer().start or 'at an unknown time'}"
-    return msgspec.structs.replace(answer, message=f"{forecast}, and {standing.waiting} gangs already wait there")
+    if (when := times.get(answer.start)) is None:
+        when = times[answer.start] = answer.answer().start or times[None]
+    text = f"would start it {when}, and {standing.waiting} gangs already wait there"
+    return msgspec.structs.replace(answer, message=text)

@@ -7,8 +7,9 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from phalanx.kube.auth.config import ClusterConfig
@@ -75,12 +76,35 @@ def default_transport(
 
 
 class _Generation:
-    """Transport with its client certificate and the number of requests that still use it."""
+    """Transport with its client certificate and the number of requests that still use it.
 
-    def __init__(self, transport: Transport, certificate: ClientCertificate | None) -> None:
+    As a context it is the use by one request; `unused` is called after the last use of a replaced generation.
+    """
+
+    __slots__ = ("certificate", "replaced", "transport", "unused", "users")
+
+    def __init__(
+        self,
+        transport: Transport,
+        certificate: ClientCertificate | None,
+        unused: Callable[[_Generation], None],
+    ) -> None:
         self.transport = transport
         self.certificate = certificate
+        self.replaced = False
+        self.unused = unused
         self.users = 0
+
+    def __enter__(self) -> Transport:
+        self.users += 1
+        return self.transport
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.users -= 1
+        if self.replaced and not self.users:
+            self.unused(self)
 
 
 class Connections:
@@ -112,17 +136,9 @@ class Connections:
         self._look_due = float("-inf")
         self._closed = False
 
-    @contextmanager
-    def lease(self, identity: ClientIdentity) -> Iterator[Transport]:
-        """Yield the transport for one request; it stays open at least until the block ends."""
-        generation = self._for(identity.certificate)
-        generation.users += 1
-        try:
-            yield generation.transport
-        finally:
-            generation.users -= 1
-            if generation.users == 0 and generation is not self._current:
-                self._dispose(generation)
+    def lease(self, identity: ClientIdentity) -> AbstractContextManager[Transport]:
+        """Return the context of one request: the transport, which stays open at least until the context ends."""
+        return self._for(identity.certificate)
 
     async def close(self) -> None:
         self._closed = True
@@ -151,9 +167,10 @@ class Connections:
         transport = self._make(
             self._config, context, user_agent=self._user_agent, max_connections=self._max_connections
         )
-        self._current = _Generation(transport, certificate)
+        self._current = _Generation(transport, certificate, self._dispose)
         if current is not None:
             log.info("certificates changed, opening new connections to %s", self._config.server)
+            current.replaced = True
             if current.users:
                 self._retired.add(current)
             else:
