@@ -212,3 +212,20 @@ async def test_pods_of_an_operator_that_exist_already_stay_and_are_hidden_from_t
     await world.until_held("g-0", "g-1", words="waiting for nodes: 2 × 8 nvidia.com/gpu")
     await asyncio.sleep(930)
     assert [_is_unschedulable(each) for each in await pods_of(world, "g")] == [False, False]
+
+
+async def test_scheduler_deletes_the_pods_of_a_controller_that_does_not(world: World) -> None:
+    spec = {"minMember": 2, "minResources": {"cpu": "2", GPU: "16"}}
+    await world.make(
+        {"apiVersion": GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    )
+    await world.until_status(GROUPS, "g", phase="Inqueue")
+    await asyncio.sleep(1)
+    for name in ("g-0", "g-1"):
+        annotations = {"scheduling.k8s.io/group-name": "g"}
+        await world.pod(name, requests={"cpu": "1", GPU: "8"}, annotations=annotations)
+    await world.until_held("g-0", "g-1", words="waiting for nodes: 2 × 8 nvidia.com/gpu")
+    await asyncio.sleep(895)
+    await world.until_status(GROUPS, "g", phase="Pending")
+    await asyncio.sleep(15)
+    assert await pods_of(world, "g") == []

@@ -90,3 +90,24 @@ async def test_foreign_gates_and_unexpected_gates_are_not_removed(world: World) 
     patch = {"spec": {"schedulingGates": [{"name": GATE}]}}
     await world.patch(PODS, "two", patch)
     await world.until_bound("two")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("autoscaler", "lifted"), [("none", False), ("karpenter", True)])
+async def test_gate_is_lifted_above_a_limit_that_new_nodes_raise_for_an_autoscaler_only(
+    world: World, tmp_path: Any, autoscaler: str, lifted: bool
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"{POLICY}\nphalanx: {{autoscaler: {autoscaler}}}\n")
+    await world.node("n1", cpu="2")
+    await queue(world, 8)
+    other, spec = {"name": f"{world.namespace}-other"}, {"guarantee": {"resource": {"cpu": "1"}}}
+    await world.make({"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": other, "spec": spec})
+    await world.scheduler(config=str(policy))
+    await world.pod("a", cpu="1", annotations={"scheduling.volcano.sh/queue-name": world.namespace})
+    await world.until_bound("a")
+    await gated(world, "more")
+    await asyncio.sleep(2)
+    assert await gates_of(world, "more") == ([] if lifted else [GATE])
+    if lifted:
+        await world.until_held("more", reason="Unschedulable")

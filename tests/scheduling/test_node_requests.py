@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.model.account import ResourceQuota
+from phalanx.model.events import ResourceQuotaUpdated
 from phalanx.model.gang import GangOwner
 from phalanx.model.node_request import NodeRequest
 from phalanx.model.verdict import PodShape
@@ -239,3 +241,67 @@ def test_forecast_of_a_gang_that_no_present_node_fits_does_not_exclude_new_nodes
     scenario = pods(group(world().node("small"), "train").settle(), "train").settle()
     (start,) = forecast_starts(scenario.scheduler, scenario.now)
     assert start.forecast.message.startswith("no start is known: the 1 present nodes have no room")
+
+
+def test_open_request_is_at_rest_and_publishes_nothing() -> None:
+    pods(group(world(), "train").settle(), "train").run()
+
+
+def test_both_gangs_of_a_gang_group_are_unschedulable() -> None:
+    scenario = world()
+    for name in ("ps", "worker"):
+        group(scenario, name, gang_group=["ps", "worker"])
+    scenario.settle()
+    for name in ("ps", "worker"):
+        pods(scenario, name)
+    scenario.settle()
+    assert scenario.why("ps").unschedulable
+    assert scenario.why("worker").unschedulable
+    assert "WaitingForNodes" in {scenario.why("ps").code, scenario.why("worker").code}
+
+
+def test_fifo_queue_requests_nodes_for_its_first_unit_only() -> None:
+    scenario = world().queue("line", fifo=True)
+    group(scenario, "first", queue="line")
+    scenario.now += 1
+    group(scenario, "second", queue="line").settle()
+    assert opened(scenario) == ["first"]
+    later(scenario, WAIT)
+    assert opened(scenario) == []
+    later(scenario, WAIT)
+    assert opened(scenario) == ["first"]
+
+
+def test_gang_that_borrows_above_its_deserved_share_requests_nodes_within_its_capability() -> None:
+    scenario = world().queue("a").queue("b").node("g1", gpu=8)
+    for queue in ("a", "b"):
+        scenario.pod(f"{queue}-0", queue=queue, gpu=4).settle()
+    group(scenario, "train", members=1, gpus=4, queue="a").settle()
+    pods(scenario, "train", members=1, gpus=4).settle()
+    assert opened(scenario) == ["train"]
+    assert scenario.why("train").code == "WaitingForNodes"
+    later(scenario.node("g2", gpu=8), 1)
+    assert scenario.placed("train") == ["train-0"]
+
+
+def test_gang_with_a_request_is_promised_no_start_that_closes_nodes() -> None:
+    scenario = world(POLICY.replace("allocate, backfill", "allocate, reserve, backfill")).node("g1", gpu=8)
+    pods(group(scenario, "train").settle(), "train").settle()
+    assert scenario.why("train").code == "WaitingForNodes"
+    scenario.pod("single", gpu=8).settle()
+    assert scenario.placed() == ["single"]
+
+
+@pytest.mark.parametrize(("most", "requests_nodes"), [(8, False), (16, True)])
+def test_gang_above_the_max_of_its_elastic_quota_requests_no_nodes(most: int, requests_nodes: bool) -> None:
+    scenario = world().elastic_quota("ns", min={"gpu": most}, max={"gpu": most})
+    group(scenario, "train").settle()
+    assert opened(scenario) == (["train"] if requests_nodes else [])
+
+
+def test_gang_above_a_resource_quota_of_its_namespace_requests_no_nodes() -> None:
+    scenario = world()
+    quota = ResourceQuota("ns", "team", (("requests.nvidia.com/gpu", 8),))
+    scenario.observe("quota", ResourceQuotaUpdated(quota))
+    group(scenario, "train").settle()
+    assert opened(scenario) == []

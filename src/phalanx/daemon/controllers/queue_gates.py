@@ -20,6 +20,7 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.model.pod import Pod
+from phalanx.scheduling.quota.limits import AccountLimit
 from phalanx.scheduling.session.session import Session
 
 # Seconds until a rejected write is retried.
@@ -138,11 +139,15 @@ def _has_room(session: Session, record: PodRecord, counted: Mapping[AccountRecor
         return False
     nodes_come = session.plugin_runtime.policy.requests_nodes
     for account_limit in session.quota_check.account_limits(record.charge_path):
-        if nodes_come and account_limit.limit.computed:
-            continue  # new nodes raise it, and an autoscaler ignores gated pods
         wanted = dict(counted.get(account_limit.account, {}))
         add_amounts(wanted, record.footprint.amounts, 1)
         requested = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}
+        if nodes_come:  # new nodes raise some limits, and an autoscaler ignores gated pods
+            requested = {name: need for name, need in requested.items() if not _grows(account_limit, name)}
         if not account_limit.room(requested):
             return False
     return True
+
+
+def _grows(account_limit: AccountLimit, name: str) -> bool:
+    return name in account_limit.limit.limits and account_limit.grows_with_nodes(name)

@@ -9,6 +9,7 @@ import msgspec
 from phalanx.cluster.node_requests import request_uid
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import WithdrawAdmission
 from phalanx.model.gang import GangKey
 from phalanx.model.node_request import NodeRequest
@@ -87,10 +88,10 @@ class NodeRequests(CyclePlugin):
         entry = self._requests.of(record) if record is not None else None
         if entry is None or entry.open or record is None or not awaits_admission(record):
             return ""
+        when = f" at {shown_moment(entry.until)}," if entry.until > self._now else ""
         return (
             f"{entry.failures} {'request' if entry.failures == 1 else 'requests'} for nodes ended without a node "
-            f"after {shown_span(WAIT)}; it requests nodes again at {shown_moment(entry.until)}, behind the next "
-            "gangs of its queue"
+            f"after {shown_span(WAIT)}; it requests nodes again{when} behind the next gangs of its queue"
         )
 
     # open requests
@@ -159,12 +160,15 @@ class NodeRequests(CyclePlugin):
         if version == self._examined or not session.plan.complete:
             return
         taken = {self._queue_of(entry) for entry in self._requests if entry.open}
-        for _, key in sorted(self._candidates(session, taken), key=lambda candidate: candidate[0]):
+        heads = self._paused_heads(session)
+        for (_, rank), key in sorted(self._candidates(session, taken), key=lambda candidate: candidate[0]):
             unit = self._queue.unit(key)
             if unit is None:
                 continue
             gangs = [gang for gang in unit.gangs if awaits_admission(gang)]
             queues = {gang.spec.queue for gang in gangs if gang.spec is not None}
+            if any(queue in heads and heads[queue] < rank for queue in queues):
+                continue
             if taken.isdisjoint(queues) and all(self._lacks_nodes_only(session, gang) for gang in gangs):
                 taken |= queues
                 for gang in gangs:
@@ -177,14 +181,29 @@ class NodeRequests(CyclePlugin):
             queues = demand.awaited_queues
             if not queues or not taken.isdisjoint(queues):
                 continue
+            in_order = any(_keeps_order(session, queue) for queue in queues)
             units = (
-                ((self._failures(key), rank), key)
+                ((0 if in_order else self._failures(key), rank), key)
                 for key, rank in self._queue.units_with(demand).items()
                 if not self._is_paused(key, session.now)
             )
             first = min(units, key=lambda candidate: candidate[0], default=None)
             if first is not None:
                 yield first
+
+    def _paused_heads(self, session: Session) -> dict[str, Rank]:
+        """Return the rank of the first gang whose pause lasts, by queue of strict order: no gang behind it has a
+        turn."""
+        heads: dict[str, Rank] = {}
+        for entry in self._requests:
+            record = self._state.gangs.get(entry.key)
+            spec = record.spec if record is not None else None
+            if entry.open or entry.until <= session.now or record is None or spec is None:
+                continue
+            if _keeps_order(session, spec.queue):
+                rank = (True, *session.rank(record), spec.created, record.key.namespace, record.key.name)
+                heads[spec.queue] = min(heads.get(spec.queue, rank), rank)
+        return heads
 
     def _is_paused(self, key: UnitKey, now: int) -> bool:
         return any(entry.open or entry.until > now for entry in self._entries(key))
@@ -232,3 +251,9 @@ class NodeRequests(CyclePlugin):
     def _queue_of(self, entry: NodeRequest) -> str:
         record = self._state.gangs.get(entry.key)
         return record.spec.queue if record is not None and record.spec is not None else ""
+
+
+def _keeps_order(session: Session, name: str) -> bool:
+    """Return whether a queue keeps its order (`dequeueStrategy: fifo`)."""
+    queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
+    return queue is not None and queue.spec is not None and queue.spec.fifo

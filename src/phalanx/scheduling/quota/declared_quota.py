@@ -30,9 +30,10 @@ def fits_declared_quota(
                 return False
     for account_limit in quota_check.account_limits(charge_path):
         limit, used = account_limit.limit, account_limit.account.used
-        if limit.computed or limit.reserves:
-            if any(used.get(name, 0) + amount > limit.max.get(name, UNLIMITED) for name, amount in wanted):
+        for name, amount in wanted:
+            if used.get(name, 0) + amount > limit.max.get(name, UNLIMITED):
                 return False
-        elif any(name in limit.limits and account_limit.refuses(name, amount) for name, amount in wanted):
-            return False
+            limited = name in limit.limits and not account_limit.grows_with_nodes(name)
+            if limited and account_limit.refuses(name, amount):
+                return False
     return all(amount <= room for _, _, amount, room in resource_quota_claims(session.state, gang))

@@ -58,6 +58,14 @@ class AccountLimit(msgspec.Struct, frozen=True):
                     room = min(room, max((limit - used) // amount, kept // amount))
         return max(0, room)
 
+    def grows_with_nodes(self, resource: str) -> bool:
+        """Return whether more nodes raise the limit: it follows from the size of the cluster, and no declared limit
+        of the account has been reached."""
+        limit = self.limit.limits[resource]
+        if self.limit.reserves:
+            return limit < self.account.capability.get(resource, UNLIMITED)
+        return self.limit.computed and limit < self.limit.max.get(resource, UNLIMITED)
+
     def refuses(self, resource: str, wanted: int) -> bool:
         limit, used, kept = self.state(resource)
         return used + wanted > limit and wanted > kept and not self._exceeds_cluster(resource, used + wanted)

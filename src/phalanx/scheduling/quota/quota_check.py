@@ -157,7 +157,7 @@ class QuotaCheck:
                             placed,
                             need,
                             culprit=culprit,
-                            nodes_help=self.nodes_come and plugin_limit.computed and not at_max,
+                            nodes_help=self.nodes_come and account_limit.grows_with_nodes(name),
                         )
                     )
         refusing = refusing or followers
