@@ -15,6 +15,7 @@ from phalanx.dashboard.rows.entries import (
     TableDelta,
     WhatIfRequest,
 )
+from phalanx.reports.whatif.remote import WhatIfCommand
 
 
 def schema() -> dict[str, Any]:
@@ -26,6 +27,7 @@ def schema() -> dict[str, Any]:
         "any refusal": ErrorAnswer,
         "body of POST /api/v1/what-if": WhatIfRequest,
         "body of POST /api/v1/orders/{verb}": OrderRequest,
+        "body of POST /api/v1/commands/what-if": WhatIfCommand,
     }
     schemas, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
     return {
