@@ -168,3 +168,10 @@ def test_user_who_acts_as_another_is_refused_instead_of_answered_as_himself() ->
     client = Published(headers=(("Impersonate-User", "admin"),))
     with pytest.raises(click.ClickException, match="--as"):
         asyncio.run(ask("http://127.0.0.1:1", client))
+
+
+def test_user_without_a_token_has_no_server() -> None:
+    client = Published()
+    client.config = ClusterConfig("https://127.0.0.1:6443")
+    with pytest.raises(ServerUnavailable, match="the kubeconfig has no token"):
+        asyncio.run(ask("http://127.0.0.1:1", client))

@@ -330,3 +330,16 @@ async def test_gang_whose_pods_cannot_be_created_shows_the_reason_of_the_command
     await site.client.delete(f"{path}/podless")
     await site.client.delete("/apis/batch/v1/namespaces/ours/jobs/podless")
     await site.client.delete("/api/v1/namespaces/ours/events/podless")
+
+
+async def test_answers_of_commands_follow_the_schema(page: Page) -> None:
+    schema = await closed_schema(page)
+    for path, query in {
+        "why": "?namespace=ours&name=impossible",
+        "order": "",
+        "starts": "",
+        "queues": "",
+        "nodes": "",
+        "settings": "",
+    }.items():
+        check(schema, f"GET /api/v1/commands/{path}", await page.json(f"commands/{path}{query}"))

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from phalanx.cli.main import cli
 from phalanx.cli.up import DEFAULT_NODES
 from phalanx.demo.localcluster import LocalCluster, LocalOptions
 from phalanx.kube.auth.config import load_config
@@ -61,6 +63,12 @@ async def test_tenant_runs_a_gang_and_sees_no_other_tenant(tmp_path: Path) -> No
                 await client.create(path, body)
         with pytest.raises(ApiError, match="cannot list resource"):
             await client.list_all("/api/v1/namespaces/team-b/pods")
+        # The commands of a tenant find the second page by themselves.
+        for command in (("why", "gang"), ("order",), ("queue", "tree"), ("nodes",)):
+            environment = {"KUBECONFIG": str(tmp_path / "team-a.kubeconfig")}
+            result = await asyncio.to_thread(CliRunner(env=environment).invoke, cli, command)
+            assert result.exit_code == 0, result.output
+            assert "forbidden" not in result.output
     assert "is forbidden" not in (tmp_path / "scheduler.log").read_text()
     config = json.loads((tmp_path / "scheduler.kubeconfig").read_text())
     assert config["users"][0]["user"] != json.loads(options.kubeconfig.read_text())["users"][0]["user"]

@@ -16,6 +16,7 @@ from phalanx.dashboard.rows.entries import (
     TableDelta,
     WhatIfRequest,
 )
+from phalanx.reports.whatif.remote import WhatIfCommand
 
 
 def schema() -> dict[str, Any]:
@@ -28,6 +29,7 @@ def schema() -> dict[str, Any]:
         "body of POST /api/v1/what-if": WhatIfRequest,
         "body of POST /api/v1/orders/{verb}": OrderRequest,
         "body of POST /api/v1/bulk-orders/{verb}": BulkOrderRequest,
+        "body of POST /api/v1/commands/what-if": WhatIfCommand,
     }
     schemas, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,7 @@ from phalanx.kube.auth.credentials import StaticCredentials
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.http.proxy import environment_proxy
 
 if TYPE_CHECKING:
     from phalanx.cli.server.address import ServerAddress
@@ -26,6 +28,10 @@ _LONGEST_ANSWER = 256 << 20
 
 class ServerUnavailable(Exception):  # noqa: N818 - an event, as ConnectionLost
     """Server that cannot be reached or cannot answer now; the text says why in one line."""
+
+
+class NoTokenError(click.ClickException):
+    """Error for a kubeconfig without a token, such as one with a client certificate."""
 
 
 class Server:
@@ -53,10 +59,17 @@ class Server:
         body: bytes | None = None,
     ) -> T:
         url, origin = self._address.url, self._address.origin
-        token = await own_token(self._client)
+        try:
+            token = await own_token(self._client)
+        except NoTokenError as error:
+            raise ServerUnavailable(error.format_message()) from error
         tls = TlsSettings(self._address.authority, self._address.authority_file, origin=f"{origin} ({url})")
         config = ClusterConfig(
-            url, tls=tls, credentials=lambda: StaticCredentials.token(token, origin), answer_limit=_LONGEST_ANSWER
+            url,
+            tls=tls,
+            credentials=lambda: StaticCredentials.token(token, origin),
+            proxy_url=environment_proxy(url, os.environ),
+            answer_limit=_LONGEST_ANSWER,
         )
         try:
             async with KubeClient(config) as server:
@@ -82,7 +95,7 @@ async def own_token(client: KubeClient, fix: str = "use a user with a token (kub
     identity = await client.config.credentials().current()
     kind, _, token = (identity.authorization or "").partition(" ")
     if kind.lower() != "bearer" or not token:
-        raise click.ClickException(f"the kubeconfig has no token; {fix}")
+        raise NoTokenError(f"the kubeconfig has no token; {fix}")
     return token
 
 

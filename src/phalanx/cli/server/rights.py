@@ -39,7 +39,7 @@ def by_rights(options: ClientOptions, read: Read[T], ask: Ask[T], fallback: Fall
             return await read(client)
         address = await server_address(client, options)
         if address is None:
-            line = f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} does not exist"
+            line = f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} is missing or not readable"
             if fallback is not None:
                 return await fallback(client, line)
             fix = "ask your administrator to publish the address of `phalanx dashboard`, or use --server URL"

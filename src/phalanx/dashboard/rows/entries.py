@@ -11,8 +11,13 @@ import msgspec
 
 from phalanx.hub.dispatch_answer import DispatchAnswer
 from phalanx.model.verdict import NamedObject, Objects
-from phalanx.reports.account_entries import QueueEntry, QuotaEntry
+from phalanx.reports.account_entries import QueueEntry, QueueReport, QuotaEntry
+from phalanx.reports.nodes.entries import NodesAnswer
+from phalanx.reports.published_policy import PublicSettings
+from phalanx.reports.start_entries import StartsAnswer
+from phalanx.reports.turn_entries import OrderReport
 from phalanx.reports.whatif.answer import WhatIfAnswer
+from phalanx.reports.whatif.remote import WhatIfResult
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState, PlacementForecast
 
@@ -433,4 +438,11 @@ ANSWERS: dict[str, Any] = {
     "POST /api/v1/bulk-orders/{verb}": BulkOrderAnswer,
     "GET /api/v1/objects/{namespace}/{name}": ObjectsAnswer,
     "GET /api/v1/logs/{namespace}/{pod}": LogAnswer,
+    "GET /api/v1/commands/why": WhyAnswer,
+    "GET /api/v1/commands/order": OrderReport,
+    "GET /api/v1/commands/starts": StartsAnswer,
+    "GET /api/v1/commands/queues": QueueReport,
+    "GET /api/v1/commands/nodes": NodesAnswer,
+    "GET /api/v1/commands/settings": PublicSettings,
+    "POST /api/v1/commands/what-if": WhatIfResult,
 }
