@@ -252,7 +252,8 @@ def test_a_whole_pod_asks_for_no_less_than_its_containers() -> None:
 
 
 def test_ssh_plugin_is_refused_only_where_it_is_disabled() -> None:
-    for plugins in ({"ssh": []}, {"mpi": ["--master=worker"], "ssh": [], "svc": []}):
+    alone: dict[str, Any] = {"ssh": []}
+    for plugins in (alone, {"mpi": ["--master=worker"], "ssh": [], "svc": []}):
         document = job(plugins=plugins)
         assert jobs.validate(document, None, cluster()) == []
         (refusal,) = jobs.validate(document, None, cluster(ssh=False))
