@@ -276,6 +276,32 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "s",
             "Below 0, a promise is past its time.",
         ),
+        _graph(
+            "Forecast coverage",
+            "avg by (basis, quantile) (phalanx_start_forecast_coverage{JOB})",
+            "{{basis}} {{quantile}}",
+            "percentunit",
+            "Part of the last 300 starts not later than the quantile. A good forecast is near the quantile.",
+        ),
+    ),
+    "Cluster": (
+        _graph(
+            "Use of the cluster by resource",
+            'max by (resource) (phalanx_account_resource{JOB, account="root", kind="used"}) '
+            '/ max by (resource) (phalanx_account_resource{JOB, account="root", kind="deserved"})',
+            "{{resource}}",
+            "percentunit",
+            "Used amount of all queues as a part of what they can use together.",
+        ),
+        _graph(
+            "Requested by waiting pods, as a part of the cluster",
+            'max by (resource) (phalanx_account_resource{JOB, account="root", kind="pending"}) '
+            '/ max by (resource) (phalanx_account_resource{JOB, account="root", kind="deserved"})',
+            "{{resource}}",
+            "percentunit",
+        ),
+        _graph("Nodes", "max by (state) (phalanx_nodes{JOB})", "{{state}}"),
+        _graph("Parts that work", 'max by (part) (phalanx_process_ready{job="phalanx-parts"})', "{{part}}"),
     ),
 }
 

@@ -251,6 +251,16 @@ def test_a_whole_pod_asks_for_no_less_than_its_containers() -> None:
     )
 
 
+def test_ssh_plugin_is_refused_only_where_it_is_disabled() -> None:
+    alone: dict[str, Any] = {"ssh": []}
+    for plugins in (alone, {"mpi": ["--master=worker"], "ssh": [], "svc": []}):
+        document = job(plugins=plugins)
+        assert jobs.validate(document, None, cluster()) == []
+        (refusal,) = jobs.validate(document, None, cluster(ssh=False))
+        assert "job plugin ssh is disabled in this cluster" in refusal
+    assert jobs.validate(job(plugins={"svc": []}), None, cluster(ssh=False)) == []
+
+
 def test_several_refusals_are_one_denial() -> None:
     said = refused(job(task(minAvailable=2), plugins={"big_plugin": []}, queue="root"))
     assert said == (

@@ -282,7 +282,9 @@ class _Recorder:
         return True
 
 
-def context(api: MemoryApi, scheduler_names: tuple[str, ...] = ("phalanx",)) -> ControllerContext:
+def context(
+    api: MemoryApi, scheduler_names: tuple[str, ...] = ("phalanx",), *, ssh: bool = True
+) -> ControllerContext:
     """Return the context of a controller over this server."""
     return ControllerContext(
         client=api,  # type: ignore[arg-type]
@@ -291,6 +293,7 @@ def context(api: MemoryApi, scheduler_names: tuple[str, ...] = ("phalanx",)) -> 
         failures=Failures(),
         clock=lambda: float(api.now),
         scheduler_names=scheduler_names,
+        ssh=ssh,
     )
 
 

@@ -22,8 +22,9 @@ class JobWorld:
     `settle` runs all actors until nothing changes. A controller that dies is replaced by a new one.
     """
 
-    def __init__(self, *, runs: bool = True) -> None:
+    def __init__(self, *, runs: bool = True, ssh: bool = True) -> None:
         self.api = MemoryApi()
+        self.ssh = ssh
         self.runs = runs
         self.admits = True
         self.deaths = 0
@@ -32,7 +33,7 @@ class JobWorld:
         self._start()
 
     def _start(self) -> None:
-        self.controller = VolcanoJobController(context(self.api))
+        self.controller = VolcanoJobController(context(self.api, ssh=self.ssh))
         self.api.list_into(self.controller)
 
     # -- actions of users and the cluster -------------------------------------------------------------------

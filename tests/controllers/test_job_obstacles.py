@@ -110,3 +110,12 @@ async def test_job_whose_name_phalanx_serves_waits_for_its_admission_without_tha
     await world.settle()
     await pass_time(world, 60)
     assert world.status()["state"].get("reason", "") == ""
+
+
+async def test_job_with_the_disabled_ssh_plugin_waits_and_no_secret_is_read() -> None:
+    world = JobWorld(ssh=False)
+    world.submit(plugins={"ssh": [], "svc": []})
+    await world.rounds(5)
+    state = world.status()["state"]
+    assert (state["reason"], state["message"]) == ("PluginError", "job plugin ssh is disabled in this cluster")
+    assert world.pods() == {}

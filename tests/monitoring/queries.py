@@ -11,7 +11,7 @@ from phalanx.daemon.metrics.families import FAMILIES, Kind
 
 # Labels that Prometheus adds to every sample, and its own metrics.
 _TARGET = {"job", "instance"}
-_OTHERS = {"up": set[str](), "process_resident_memory_bytes": set[str]()}
+_OTHERS = {"up": set[str](), "process_resident_memory_bytes": set[str](), "phalanx_process_ready": {"part"}}
 _PARTS = ("expr", "lhs", "rhs", "vector_selector", "param")
 
 

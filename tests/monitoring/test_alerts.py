@@ -41,9 +41,10 @@ def test_alert_states_the_problem_and_links_its_fix(alert: dict[str, Any]) -> No
     assert set(notes) == {"summary", "description", "runbook_url"}
     assert notes["summary"].endswith(".")
     assert notes["description"] != notes["summary"]
-    document, _, anchor = notes["runbook_url"].partition("#")
+    page, _, anchor = notes["runbook_url"].partition("#")
+    assert page == "https://phalanx.dev/alerts.html"
     assert anchor == alert["alert"].lower()
-    assert anchor in anchors(document)
+    assert anchor in anchors("docs/alerts.md")
     assert alert["labels"]["severity"] in ("warning", "critical")
 
 

@@ -137,7 +137,10 @@ spec:
       labels:
         {{- include "phalanx.labels" $root | nindent 8 }}
         app.kubernetes.io/component: {{ .part }}
-      {{- with $values.podAnnotations }}
+        {{- with merge (dict) (.settings.podLabels | default dict) $values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with merge (dict) (.settings.podAnnotations | default dict) $values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -153,15 +156,30 @@ spec:
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $values.nodeSelector }}
+      {{- with .settings.nodeSelector | default $values.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $values.tolerations }}
+      {{- with .settings.tolerations | default $values.tolerations }}
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- with .settings.topologySpreadConstraints | default $values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- range . }}
+        -
+          {{- toYaml . | nindent 10 }}
+          {{- if not (hasKey . "labelSelector") }}
+          labelSelector:
+            matchLabels:
+              {{- include "phalanx.selector" (list $root $.part) | nindent 14 }}
+          {{- end }}
+        {{- end }}
+      {{- end }}
       affinity:
+        {{- with .settings.affinity | default $values.affinity }}
+        {{- toYaml . | nindent 8 }}
+        {{- else }}
         podAntiAffinity:
           preferredDuringSchedulingIgnoredDuringExecution:
             {{- range $weight, $key := dict "100" "kubernetes.io/hostname" "50" "topology.kubernetes.io/zone" }}
@@ -172,13 +190,14 @@ spec:
                   matchLabels:
                     {{- include "phalanx.selector" (list $root $.part) | nindent 20 }}
             {{- end }}
+        {{- end }}
       containers:
         - name: {{ .part }}
           image: {{ .image | default (include "phalanx.image" $root) }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args:
             {{- concat .args (list (printf "--log-level=%s" $values.logging.level) (printf "--log-format=%s" $values.logging.format)) .settings.extraArgs | toYaml | nindent 12 }}
-          {{- with .env }}
+          {{- with concat (.env | default list) $values.extraEnv (.settings.extraEnv | default list) }}
           env:
             {{- toYaml . | nindent 12 }}
           {{- end }}
@@ -218,4 +237,32 @@ spec:
     matchLabels:
       {{- include "phalanx.selector" (list $root .part) | nindent 6 }}
 {{- end }}
+{{- end }}
+
+{{/* Port and probes of the parts that serve health with --metrics-address=0.0.0.0:10253. */}}
+{{- define "phalanx.health" -}}
+ports:
+  - {name: metrics, containerPort: 10253}
+probes:
+  livenessProbe:
+    httpGet: {path: /healthz, port: metrics}
+    periodSeconds: 10
+    timeoutSeconds: 5
+    failureThreshold: 6
+  readinessProbe:
+    httpGet: {path: /readyz, port: metrics}
+    periodSeconds: 5
+{{- end }}
+
+{{/* Rights with the annotations of the parts' ServiceAccounts. Argument: a list of the root and the text. */}}
+{{- define "phalanx.accountsAnnotated" -}}
+{{- $text := index . 1 }}
+{{- $values := (index . 0).Values }}
+{{- range $part := list "scheduler" "controllers" "webhook" "dashboard" "accounting" "hub" }}
+{{- with (get $values $part).serviceAccountAnnotations }}
+{{- $head := printf "kind: ServiceAccount\nmetadata:\n  name: phalanx-%s\n" $part }}
+{{- $text = replace $head (printf "%s  annotations:\n%s\n" $head (toYaml . | indent 4)) $text }}
+{{- end }}
+{{- end }}
+{{- $text }}
 {{- end }}

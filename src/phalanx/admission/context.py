@@ -68,7 +68,7 @@ class AdmissionContext(msgspec.Struct, frozen=True, kw_only=True):
     """Data for the admission rules. `queues` is None if unknown: then the rules about queues are skipped.
 
     `unfinished_groups` is the number of a queue's PodGroups that are not completed, if known. `namespace` is the
-    Namespace of the object.
+    Namespace of the object. Without `ssh` the job plugin of that name is disabled.
     """
 
     queues: QueueCatalog | None = None
@@ -77,3 +77,4 @@ class AdmissionContext(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: tuple[str, ...] = ("phalanx",)
     resource_groups: tuple[ResourceGroup, ...] = ()
     max_queue_depth: int = MAX_QUEUE_DEPTH
+    ssh: bool = True

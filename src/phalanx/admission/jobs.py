@@ -21,7 +21,7 @@ from phalanx.admission.queue_state import refusals_of_queue
 from phalanx.jobs.plugins.mpi import MpiPlugin
 from phalanx.jobs.plugins.plugin import JobPluginError
 from phalanx.jobs.plugins.registry import NEEDED_PLUGINS, PLUGIN_NAMES, desired_objects
-from phalanx.jobs.plugins.ssh import generate_rsa_key
+from phalanx.jobs.plugins.ssh import SshPlugin, generate_rsa_key
 from phalanx.jobs.spec import DEFAULT_MAX_RETRY, Job, NetworkTopology, TaskSpec, VolumeSpec, read_job
 from phalanx.jobs.task_graph import is_acyclic
 from phalanx.model.text.quantity import QuantityError, read_quantity
@@ -127,6 +127,11 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
         refusals.append("job 'minAvailable' should not be greater than total replicas in tasks;")
     refusals += refusals_of_policies(spec.policies, "spec.policies")
     refusals += [f"unable to find job plugin: {name};" for name in sorted(spec.plugins) if name not in PLUGIN_NAMES]
+    if SshPlugin.name in spec.plugins and not context.ssh:
+        refusals.append(
+            "job plugin ssh is disabled in this cluster, because it needs rights on Secrets; remove it, and the "
+            "plugin mpi, which adds it;"
+        )
     refusals += _volumes(spec.volumes)
     if context.queues is not None:
         refusals += refusals_of_queue(context.queues, spec.queue or DEFAULT, "job")

@@ -44,7 +44,8 @@ class ControllerContext(msgspec.Struct, frozen=True):
     """Shared services of the process for its controllers.
 
     `clock` is wall time in seconds; `writer` rejects writes after the lease is lost. Pods of `scheduler_names`
-    belong to this scheduler; the first name is the default for jobs.
+    belong to this scheduler; the first name is the default for jobs. Without `ssh` the job plugin of that name is
+    disabled, and no right on Secrets is needed.
     """
 
     client: KubeClient
@@ -53,3 +54,4 @@ class ControllerContext(msgspec.Struct, frozen=True):
     failures: Failures
     clock: Callable[[], float]
     scheduler_names: tuple[str, ...] = ("phalanx",)
+    ssh: bool = True

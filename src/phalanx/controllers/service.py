@@ -37,6 +37,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     lease_seconds: float = 15.0
     renew_seconds: float = 10.0
     retry_seconds: float = 2.0
+    ssh: bool = True
 
 
 class ControllerService(LeadingService):
@@ -73,6 +74,7 @@ class ControllerService(LeadingService):
             failures=self._failures,
             clock=time.time,
             scheduler_names=options.scheduler_names,
+            ssh=options.ssh,
         )
         self.controllers = make(context)
 

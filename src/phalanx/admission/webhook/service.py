@@ -41,7 +41,8 @@ class WebhookError(Exception):
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the webhook process. `listen` is HOST:PORT. The API server calls `url`, or `service`
     (NAMESPACE/NAME, with :PORT if it is not 443), or `listen` if both are empty. With `guard_metrics`, metrics are
-    served only over TLS, with the webhook's certificate, and only to users with the permission for that path."""
+    served only over TLS, with the webhook's certificate, and only to users with the permission for that path.
+    Without `ssh` jobs with the plugin of that name are rejected."""
 
     listen: str = "0.0.0.0:8443"
     url: str = ""
@@ -52,6 +53,7 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_rights: bool = False
     protect_busy_queues: bool = False
     max_queue_depth: int = MAX_QUEUE_DEPTH
+    ssh: bool = True
     failure_policy: str = "Fail"
     metrics_address: str = ""
     guard_metrics: bool = False
@@ -72,6 +74,7 @@ class WebhookService:
             scheduler_names=options.scheduler_names,
             resource_groups=options.resource_groups,
             max_queue_depth=options.max_queue_depth,
+            ssh=options.ssh,
         )
         self._view = AdmissionView(client, context)
         self._reviewer = AdmissionReviewer(

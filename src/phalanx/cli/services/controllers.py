@@ -15,6 +15,7 @@ from phalanx.cli.services.options import (
     leader_elect_option,
     own_lease_namespace_option,
     served_names_option,
+    ssh_option,
     write_concurrency_option,
 )
 
@@ -29,6 +30,7 @@ class ControllersArguments(LogArguments):
     leader_elect: bool
     concurrency: int
     metrics_address: str
+    ssh: bool
 
 
 @click.command()
@@ -40,6 +42,7 @@ class ControllersArguments(LogArguments):
 @leader_elect_option
 @own_lease_namespace_option
 @write_concurrency_option
+@ssh_option
 @health_address_option
 @pass_invocation(ControllersArguments, log_options)
 def controllers(invocation: Invocation, arguments: ControllersArguments) -> None:
@@ -63,6 +66,7 @@ def controllers(invocation: Invocation, arguments: ControllersArguments) -> None
         concurrency=arguments.concurrency,
         leader_elect=arguments.leader_elect,
         lease_namespace=invocation.lease_namespace,
+        ssh=arguments.ssh,
     )
 
     async def work(client: KubeClient) -> str:

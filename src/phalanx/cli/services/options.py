@@ -15,6 +15,12 @@ leader_elect_option = click.option(
 own_lease_namespace_option = click.option(
     "--lease-namespace", default="kube-system", show_default=True, help="Namespace of the lease."
 )
+ssh_option = click.option(
+    "--ssh/--no-ssh",
+    default=True,
+    show_default=True,
+    help="Offer the job plugin ssh, for which the controllers need the right to read and create Secrets.",
+)
 health_address_option = click.option(
     "--metrics-address",
     default="",

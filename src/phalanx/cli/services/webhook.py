@@ -10,7 +10,7 @@ import click
 from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
-from phalanx.cli.services.options import served_names_option
+from phalanx.cli.services.options import served_names_option, ssh_option
 
 if TYPE_CHECKING:
     from phalanx.admission.context import ResourceGroup
@@ -32,6 +32,7 @@ class WebhookArguments(LogArguments):
     failure_policy: str
     metrics_address: str
     guard_metrics: bool
+    ssh: bool
     remove: bool
 
 
@@ -98,6 +99,7 @@ class WebhookArguments(LogArguments):
     is_flag=True,
     help="Serve /metrics only over TLS with the webhook's certificate, and authorize requests with the API server.",
 )
+@ssh_option
 @click.option(
     "--remove",
     is_flag=True,
@@ -138,6 +140,7 @@ def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
         failure_policy=arguments.failure_policy,
         metrics_address=arguments.metrics_address,
         guard_metrics=arguments.guard_metrics,
+        ssh=arguments.ssh,
     )
 
     async def work(client: KubeClient) -> None:

@@ -13,7 +13,7 @@ from phalanx.controllers.jobs.records import JobGroupRecord, PriorityClassRecord
 from phalanx.controllers.store import ObjectStore
 from phalanx.jobs.plugins.plugin import DesiredObject, JobPluginError
 from phalanx.jobs.plugins.registry import desired_objects
-from phalanx.jobs.plugins.ssh import generate_rsa_key
+from phalanx.jobs.plugins.ssh import SshPlugin, generate_rsa_key
 from phalanx.jobs.pod_group import changed, desired_pod_group, priority_classes
 from phalanx.jobs.spec import BATCH, VERSION, Job
 from phalanx.jobs.volumes import CLAIM_NAMES_MANAGER, claim_name_patch, missing_claim, volumes_of
@@ -141,6 +141,8 @@ class JobObjects:
             log.info("job %s: the names of its claims were not written: %s", path, error.message)
 
     async def _ensure_plugins(self, job: Job) -> None:
+        if SshPlugin.name in job.spec.plugins and not self._context.ssh:
+            raise ObjectTrouble("PluginError", "job plugin ssh is disabled in this cluster", None)
         try:
             wanted = desired_objects(job, generate_rsa_key)
         except JobPluginError as error:
