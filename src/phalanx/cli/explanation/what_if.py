@@ -13,6 +13,7 @@ import click
 
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _objects(files: tuple[str, ...]) -> list[FileObject]:
         try:
             text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read {path}: {error}") from error
+            raise InputError(f"cannot read {path}: {cause_text(error)}") from error
         objects += read_documents(text, path)
     return objects
 
