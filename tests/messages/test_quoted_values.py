@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import socket
 from pathlib import Path
 
 import pytest
 
 import phalanx
 import phalanx_local
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 FILES = [file for package in (phalanx, phalanx_local) for file in sorted(Path(package.__path__[0]).rglob("*.py"))]
@@ -40,6 +42,22 @@ def test_quoted_value_that_json_cannot_show_is_named_by_its_type() -> None:
     assert quoted(cycle) == "a list"
     assert quoted({(1, 2): 3}) == "a dict"
     assert quoted(10**5000) == "a int"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "x.yaml"), "No such file or directory"),
+        (
+            OSError(98, "error while attempting to bind on address ('127.0.0.1', 80): in use"),
+            "Address already in use",
+        ),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (ValueError("bad"), "bad"),
+    ],
+)
+def test_cause_of_an_error_has_no_errno_and_no_address(error: Exception, text: str) -> None:
+    assert cause_text(error) == text
 
 
 def test_no_message_contains_the_representation_of_a_value_in_python() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.cli.connection import output_option
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.causes import cause_text
 
 
 @click.group()
@@ -108,7 +109,7 @@ def lint(invocation: Invocation, arguments: PolicyLintArguments) -> None:
             with click.open_file(file, encoding="utf-8") as opened:
                 text = opened.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"cannot read {file}: {error}") from error
+            raise click.UsageError(f"cannot read {file}: {cause_text(error)}") from error
         for mistake in lint_policy(text, check):
             severity = ERROR if arguments.strict else mistake.severity
             findings.append({"file": file, "line": mistake.line, "severity": severity, "message": mistake.message})

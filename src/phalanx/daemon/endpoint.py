@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from phalanx.model.text.causes import cause_text
+from phalanx.model.text.decoding import quoted
+
 if TYPE_CHECKING:
     from aiohttp import web
-from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)
 
@@ -131,12 +133,12 @@ async def serving(
                 context.load_cert_chain(options.certificate, options.key, _no_password)
         except (OSError, ValueError) as error:
             files = f"the certificate {options.certificate} with the key {options.key}"
-            raise EndpointError(f"cannot serve metrics with {files}: {error}") from error
+            raise EndpointError(f"cannot serve metrics with {files}: {cause_text(error)}") from error
         try:
             address = host.strip("[]") or "127.0.0.1"
             await web.TCPSite(runner, address, int(port), ssl_context=context).start()
         except (OSError, OverflowError, ValueError) as error:
-            raise EndpointError(f"cannot serve metrics on {options.address}: {error}") from error
+            raise EndpointError(f"cannot serve metrics on {options.address}: {cause_text(error)}") from error
         if context is not None:
             renewal = asyncio.create_task(_reload_certificate(context, options))
         log.info("health and metrics on %s", options.address)

@@ -12,6 +12,7 @@ import msgspec
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
 from phalanx.model.gang import MatchPolicy
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
@@ -138,7 +139,7 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path}: cannot be read: {error}") from error
+        raise PolicyError(f"{path}: cannot be read: {cause_text(error)}") from error
 
 
 def _log_inactive(policy: Policy) -> None:

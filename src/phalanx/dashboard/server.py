@@ -27,6 +27,7 @@ from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.dashboard.what_if import WhatIfQuestions
 from phalanx.kube.client import KubeClient
+from phalanx.model.text.causes import cause_text
 from phalanx.reports.scheduler_policy import SchedulerPolicy
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ async def _serving(api: Api, options: ServeOptions, watch: ClusterWatch) -> Asyn
         finally:
             await runner.cleanup()
     except (OSError, OverflowError) as error:
-        raise ServeError(f"cannot serve on {options.host}:{options.port}: {error}") from error
+        raise ServeError(f"cannot serve on {options.host}:{options.port}: {cause_text(error)}") from error
 
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:

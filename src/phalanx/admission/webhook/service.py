@@ -26,6 +26,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.path_access import PathAccess
 from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ async def _served(
         try:
             await web.TCPSite(runner, host, port, ssl_context=context).start()
         except (OSError, OverflowError) as error:
-            raise WebhookError(f"{flag} {host}:{port}: {error}") from error
+            raise WebhookError(f"{flag} {host}:{port}: {cause_text(error)}") from error
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

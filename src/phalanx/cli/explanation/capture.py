@@ -12,6 +12,7 @@ import click
 
 from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.causes import cause_text
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -82,6 +83,6 @@ def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
     try:
         Path(output).write_bytes(content)
     except OSError as error:
-        raise click.ClickException(f"cannot write {output}: {error}") from error
+        raise click.ClickException(f"cannot write {output}: {cause_text(error)}") from error
     seconds = time.monotonic() - start
     click.echo(f"{len(documents)} objects, {len(content):,} bytes in {output}, {seconds:.1f} s", err=True)

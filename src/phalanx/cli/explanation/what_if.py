@@ -15,6 +15,7 @@ from phalanx.cli.connection import connection_options, namespace_option, output_
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.server.options import server_options
 from phalanx.cli.server.rights import by_rights
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def _texts(files: tuple[str, ...]) -> list[tuple[str, str]]:
         try:
             texts.append((path, sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")))
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read {path}: {error}") from error
+            raise InputError(f"cannot read {path}: {cause_text(error)}") from error
     return texts
 
 

@@ -251,8 +251,8 @@ def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements:
             names, dialects = await _public_settings(invocation, client, names, dialects)
         if gang_filter.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
-                "--me needs the user label of pods: set phalanx.dialects.userLabel in the policy (or --config "
-                "POLICY, where the scheduler's policy is not readable)"
+                "--me needs the user label of pods: set phalanx.dialects.userLabel in the policy; use --config "
+                "POLICY if you cannot read the scheduler's policy"
             )
         if not readers:
             readers.append(JobReader(client))

@@ -11,6 +11,7 @@ from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import served_names_option, ssh_option
+from phalanx.model.text.causes import cause_text
 
 if TYPE_CHECKING:
     from phalanx.admission.context import ResourceGroup
@@ -179,4 +180,4 @@ def _resource_groups(path: str) -> tuple[ResourceGroup, ...]:
         with open(path, "rb") as file:
             return read_resource_groups(file.read())
     except (OSError, ResourceGroupError) as error:
-        raise click.ClickException(f"--resource-groups {path}: {error}") from error
+        raise click.ClickException(f"--resource-groups {path}: {cause_text(error)}") from error

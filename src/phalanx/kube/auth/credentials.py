@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from phalanx.kube.errors import ConfigError
+from phalanx.model.text.causes import cause_text
 
 __all__ = ["ClientCertificate", "ClientIdentity", "Credentials", "StaticCredentials", "TokenFileCredentials"]
 
@@ -144,7 +145,9 @@ class TokenFileCredentials:
                 raise
             else:
                 self._due = float("-inf")
-                raise ConfigError(f"{self._origin}: cannot read the token in {self.path}: {error}") from error
+                raise ConfigError(
+                    f"{self._origin}: cannot read the token in {self.path}: {cause_text(error)}"
+                ) from error
         return self._identity
 
 

@@ -20,6 +20,7 @@ from phalanx.kube.auth.credentials import ClientCertificate, Credentials, Static
 from phalanx.kube.auth.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 __all__ = ["Kubeconfig"]
@@ -337,7 +338,7 @@ def _read(path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             document = decode_yaml(file.read())
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kubeconfig {path}: {error}") from error
+        raise ConfigError(f"kubeconfig {path}: {cause_text(error)}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"kubeconfig {path}: not YAML: {' '.join(str(error).split())}") from error
     if document is None:
@@ -362,4 +363,4 @@ def _file(named: NamedEntry[Any], path: str | None, name: str) -> bytes:
         with open(resolved, "rb") as file:
             return file.read()
     except OSError as error:
-        raise ConfigError(f"{named.origin}: {name}: {error}") from error
+        raise ConfigError(f"{named.origin}: {name}: {cause_text(error)}") from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from phalanx.kube.auth.credentials import ClientCertificate
 from phalanx.kube.errors import ConfigError
+from phalanx.model.text.causes import cause_text
 
 __all__ = ["TlsSettings", "certificate_fault"]
 
@@ -66,7 +67,9 @@ class TlsSettings:
             context = self._verifying()
         except (OSError, ValueError) as error:
             source = f"file {self.authority_file}" if not self.authority else "data"
-            raise ConfigError(f"{self.origin}: cannot load the certificate authority {source}: {error}") from error
+            raise ConfigError(
+                f"{self.origin}: cannot load the certificate authority {source}: {cause_text(error)}"
+            ) from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # Verify certificates as kubectl does: any certificate in the authority file is an anchor, root or not.
         # Authorities without the extensions that Python 3.13 requires are in wide use.
@@ -76,7 +79,9 @@ class TlsSettings:
         try:
             self._load_certificate(context, certificate or self.certificate)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{self.origin}: cannot load the client certificate or key: {error}") from error
+            raise ConfigError(
+                f"{self.origin}: cannot load the client certificate or key: {cause_text(error)}"
+            ) from error
         return context
 
     def stamp(self) -> tuple[tuple[str, int, int, int], ...]:

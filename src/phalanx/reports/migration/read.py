@@ -16,6 +16,7 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_page
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.yaml_text import decode_yaml_all
 from phalanx.reports.migration.examine import NO_OBJECT, Examiner, is_object
 from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
@@ -59,7 +60,7 @@ def read_files(paths: list[Path], source: Source) -> None:
                     elif document is not None:
                         source.missing.append(f"{file}: document {at} is {NO_OBJECT}")
             except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-                source.missing.append(f"{file}: {error}")
+                source.missing.append(f"{file}: {cause_text(error)}")
 
 
 def _files(path: Path) -> Iterator[Path]:

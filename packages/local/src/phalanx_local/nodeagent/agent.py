@@ -20,6 +20,7 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.reflector import Reflector
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import decode_json, decoded
 from phalanx_local.nodeagent import addresses
 from phalanx_local.nodeagent.addresses import AddressPool
@@ -416,7 +417,7 @@ def _read(path: str) -> NodeFile:
         with open(path, encoding="utf-8") as file:
             text = file.read(MAX_FILE_SIZE + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise NodeFileError(f"nodes file {path}: {error}") from error
+        raise NodeFileError(f"nodes file {path}: {cause_text(error)}") from error
     if len(text) > MAX_FILE_SIZE:
         raise NodeFileError(f"nodes file {path}: more than {MAX_FILE_SIZE} characters")
     return parse_node_file(text, path)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod
 from phalanx_local.nodeagent.pod_runtime import process_guard
@@ -217,7 +218,9 @@ class LocalProcesses:
             try:
                 process = await self._spawn(pod, spec, command.attempt, words, environment)
             except (OSError, ValueError) as error:
-                self._reports.exited(*key, _START_ERROR, "StartError", f"cannot run {quoted(words[0])}: {error}")
+                self._reports.exited(
+                    *key, _START_ERROR, "StartError", f"cannot run {quoted(words[0])}: {cause_text(error)}"
+                )
                 return None
         self._guard("+", process.pid)
         running.set_group(process.pid)
