@@ -22,6 +22,9 @@ actions: "enqueue, allocate, reserve, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
 configurations: [{name: reserve, arguments: {depth: none}}]
 """
+CAPACITY = ONLY_COLLECT.replace("allocate, reserve", "allocate, reclaim, reserve").replace(
+    "{name: predicates}", "{name: predicates}, {name: capacity}"
+)
 BACKFILL = ONLY_COLLECT.replace("depth: none", "depth: 1")
 
 
@@ -165,6 +168,29 @@ class TestGivenUp:
         name = stream.single(priority=5)
         stream.settle()
         assert stream.where(name) == "n1"
+
+    def test_collected_room_is_given_up_before_any_eviction(self) -> None:
+        stream = busy_cluster(None)
+        stream.job("train", 6, cpu=1, gpu=1).settle().passes(10 * MINUTE).one_ends().one_ends()
+        stream.pods("urgent", 2, cpu=1, gpu=1, priority=5).settle()
+        assert stream.placed("urgent") == ["urgent-0", "urgent-1"]
+        assert stream.evicted == []
+
+    def test_gang_of_higher_priority_gets_collected_room_before_any_eviction(self) -> None:
+        stream = busy_cluster(None)
+        stream.job("train", 6, cpu=1, gpu=1).settle().passes(10 * MINUTE).one_ends().one_ends()
+        stream.job("urgent", 2, cpu=1, gpu=1, priority=5).settle()
+        assert stream.runs("urgent")
+        assert stream.evicted == []
+
+    def test_queue_below_its_due_gets_collected_room(self) -> None:
+        stream = busy_cluster(CAPACITY)
+        stream.queue("default", deserved={"gpu": 4}).queue("blue", deserved={"gpu": 4}).settle()
+        stream.job("train", 6, cpu=1, gpu=1).settle().passes(10 * MINUTE).one_ends().one_ends()
+        name = stream.single(queue="blue")
+        stream.settle()
+        assert stream.where(name)
+        assert stream.evicted == []
 
     def test_pod_of_a_daemon_set_gets_collected_room(self) -> None:
         stream = self.collecting_gang()

@@ -10,12 +10,12 @@ from phalanx.scheduling.start_reservations.plugin import plan_of
 from phalanx.scheduling.start_reservations.turns import parts_of
 
 
-def opens_to(session: Session, collection: Collection, unit: QueuedUnit) -> bool:
-    """Return whether the room of a collection is open to a unit in its turn.
+def opens_to(session: Session, collection: Collection, unit: QueuedUnit, *, if_needed: bool = False) -> bool:
+    """Return whether the room of a collection is open to a unit.
 
-    It is open to the gang itself; to units that would not fit beside it and are of higher priority, or below the
-    due of another queue or quota; to pods of nodes (DaemonSets) and critical pods; to promised starts whose time
-    has come, and to users of advance reservations. Surplus members never get it.
+    It is open to the gang itself; to units of higher priority, or below the due of another queue or quota; to pods
+    of nodes (DaemonSets) and critical pods; to promised starts whose time has come, and to users of advance
+    reservations. Surplus members never get it. With `if_needed`, a single pod that fits beside it does not.
     """
     if unit.key == collection.key:
         return True
@@ -23,7 +23,8 @@ def opens_to(session: Session, collection: Collection, unit: QueuedUnit) -> bool
     if pod is not None:
         if pod.pod.fixture or pod.pod.critical or pod.pod_class.spec.reservation is not None:
             return True
-        if session.placer.total_copies(pod.pod_class):
+        # For a dynamic class the number of copies is a bound only.
+        if if_needed and not pod.pod_class.dynamic and session.placer.total_copies(pod.pod_class):
             return False
     elif any(session.requirement(gang).satisfied for gang in unit.required):
         return False

@@ -155,7 +155,7 @@ class Collecting(CyclePlugin):
         return news
 
     def guard_turn(self, session: Session, units: list[QueuedUnit], turn: Turn) -> Guard | None:
-        return self._beside(session, units[0], turn) if self.collections else None
+        return self._beside(session, units[0], turn, if_needed=True) if self.collections else None
 
     def guard_recheck(self, session: Session, unit: QueuedUnit) -> Guard | None:
         return self._beside(session, unit, Turn()) if self.collections else None
@@ -164,13 +164,13 @@ class Collecting(CyclePlugin):
         return self._beside(session, unit, Turn()) if self.collections else None
 
     @contextmanager
-    def _beside(self, session: Session, unit: QueuedUnit, turn: Turn) -> Iterator[None]:
+    def _beside(self, session: Session, unit: QueuedUnit, turn: Turn, *, if_needed: bool = False) -> Iterator[None]:
         """Open the collections that a unit may use, and charge the others to their accounts."""
         room, quotas = self.room, session.quota_check
         opened = {
             key: collection
             for key, collection in room.collections.items()
-            if key not in room.lifted and opens_to(session, collection, unit)
+            if key not in room.lifted and opens_to(session, collection, unit, if_needed=if_needed)
         }
         room.lifted |= opened
         room.note(opened.values())
