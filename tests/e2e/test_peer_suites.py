@@ -1,5 +1,5 @@
-"""Cases that the end-to-end suites of KAI (v0.13), Kueue (0.20) and the Training Operator judge by placement, as
-facts and in the objects that Phalanx reads: elastic gangs, subgroups, reclaim, topologies, groups of pods."""
+"""Cases that the end-to-end suites of KAI (v0.13), Kueue (0.20), the Training Operator and Volcano (1.16-alpha)
+judge by placement and status, as facts and in the objects that Phalanx reads."""
 
 from __future__ import annotations
 
@@ -379,3 +379,34 @@ async def test_min_resources_above_the_cluster_hold_the_pods_of_a_job(world: Wor
     amounts = {**node["status"]["allocatable"], "cpu": "8"}
     await world.patch_node("n1", {"status": {"allocatable": amounts, "capacity": amounts}}, status=True)
     assert count(await settled(world), "job") == 2
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_group_with_a_terminating_member_stays_running_and_is_not_unschedulable(
+    world: World, tmp_path: Path, size: int
+) -> None:
+    await world.node("n1")
+    await start(world, tmp_path)
+    await group(world, "g", size)
+    await members(world, "g", size, terminationGracePeriodSeconds=300)
+    await settled(world)
+    await world.until_status(GROUPS, "g", phase="Running")
+    await world.client.delete(PODS.path(world.namespace, "g-0"), grace_seconds=300)
+    await asyncio.sleep(_TURN)
+    status = (await world.get(GROUPS, "g"))["status"]
+    assert status["phase"] == "Running"
+    told = [each for each in status["conditions"] if each["type"] == "Unschedulable" and each["status"] == "True"]
+    assert told == []
+
+
+async def test_pod_of_lower_priority_is_preempted_for_an_anti_affinity(world: World, tmp_path: Path) -> None:
+    await world.node("n1")
+    high, low = await priority(world, "high", 100), await priority(world, "low", 10)
+    await start(world, tmp_path)
+    await world.pod("low-0", labels={"app": "x"}, priorityClassName=low)
+    await settled(world)
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await world.pod("high-0", priorityClassName=high, affinity=affinity)
+    placement = await settled(world)
+    assert (count(placement, "high"), count(placement, "low")) == (1, 0)

@@ -67,7 +67,7 @@ class Case:
             policy: Object = {"totalPartitions": total, "partitionSize": size}
             if least:
                 policy["minPartitions"] = least
-            task["partitionPolicy"] = {**policy, "networkTopology": topology(tier)}
+            task["partitionPolicy"] = {**policy, "networkTopology": topology(tier)} if tier else policy
         spec: Object = {"schedulerName": "phalanx", "minAvailable": self.least or self.pods, "tasks": [task]}
         if self.tier:
             spec["networkTopology"] = topology(self.tier)
@@ -176,6 +176,15 @@ CASES = [
         4,
         parts=(2, 2, 0, 1),
         nodes={"n1": 2, "n5": 2},
+    ),
+    Case(
+        "parts without a topology",
+        {"n1": 8, "n3": 8, "n5": 8, "n7": 8},
+        0,
+        8,
+        4,
+        parts=(2, 2, 0, 0),
+        racks=(1, 1, 1, 1),
     ),
     Case("9.1 the minimum fits exactly", {"n2": 2, "n3": 2}, 1, 3, 4, 4, (2, 2, 2, 1), inside="s1"),
     Case("9.2 more than the minimum", {"n2": 2, "n3": 2}, 2, 3, 8, 4, (4, 2, 4, 1), inside="s4"),

@@ -29,7 +29,7 @@ KEY = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
 NO_ANNOTATIONS = re.compile(
     r"kubernetes\.io/(aws-ebs|azure-.*|cinder|gce-pd|no-provisioner|portworx.*|vsphere.*|hostname)"
     r"|cloud\.google\.com/scheduled-maintenance-time|failure-domain\..*|topology\.kubernetes\.io/.*|resource\.kubernetes\.io/admin-access"
-    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|Eviction|LastVerdict|held-room|origin|queue|when-lost)"
+    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(AdmissionWithdrawn|Admitted|Eviction|LastVerdict|held-room|origin|queue|when-lost)"
     r"|yunikorn\.apache\.org/app-id|quota\.scheduling\.koordinator\.sh/name|scheduling\.x-k8s\.io/pod-group"
     r"|kubectl\.kubernetes\.io/last-applied-configuration|leaderworkerset\.sigs\.k8s\.io/name"
     r"|jobset\.sigs\.k8s\.io/jobset-(name|uid)|sparkoperator\.k8s\.io/app-name"

@@ -180,7 +180,7 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": _with_withdrawal(group, _with_surplus(group, gang_conditions(group))),
+        "conditions": _with_withdrawal(group, _with_surplus(group, gang_conditions(group, patient=True))),
     }
 
 
@@ -205,10 +205,10 @@ def _with_surplus(group: GroupStatusInput, conditions: Conditions) -> Conditions
     return set_condition(conditions, group.now, ALL_PLACED, "True", "Scheduled", message)
 
 
-def gang_conditions(group: GroupStatusInput) -> Conditions:
+def gang_conditions(group: GroupStatusInput, *, patient: bool = False) -> Conditions:
     """Return a PodGroup's conditions as kube-batch's and Volcano's gang plugins write them, and the run-time
-    condition."""
-    conditions = _quorum_conditions(group)
+    condition. With `patient` lost members count once they are deleted."""
+    conditions = _quorum_conditions(group, patient=patient)
     if group.exceeded:
         return set_condition(conditions, group.now, EXCEEDED, "True", EXCEEDED, group.exceeded)
     if find_condition(conditions, EXCEEDED) is not None:
@@ -216,7 +216,7 @@ def gang_conditions(group: GroupStatusInput) -> Conditions:
     return conditions
 
 
-def _quorum_conditions(group: GroupStatusInput) -> Conditions:
+def _quorum_conditions(group: GroupStatusInput, *, patient: bool) -> Conditions:
     conditions = current_conditions(group)
     if group.is_ready():
         if not group.is_empty:
@@ -229,7 +229,7 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
         reason, message = problem.code, problem.message
     elif group.verdict is not None:
         reason, message = _reason(group), group.verdict.message
-    elif group.undecided:
+    elif group.undecided or (patient and _is_full_with_terminating(group)):
         return conditions
     elif has_lost_members(group) or (group.counts.gated and _reason(group) != _NO_ROOM):
         reason, message = _reason(group), shortfall(group.gang, group.counts, group.roles)
@@ -261,12 +261,26 @@ def has_lost_members(group: GroupStatusInput) -> bool:
     return group.counts.running > 0 and not group.is_ready() and _reason(group) != _NO_ROOM
 
 
+def _is_full_with_terminating(group: GroupStatusInput) -> bool:
+    """Return whether members on nodes reach the minimum, and that of each role, as long as some terminate.
+
+    They run until they are deleted, so that Volcano (from 1.16 on) reports no change before.
+    """
+    counts = group.counts
+    if not counts.terminating:
+        return False
+    scheduled = counts.succeeded + counts.bound + counts.running + counts.terminating
+    return scheduled >= group.gang.min_member and not group.short_roles(
+        lambda role: role.succeeded + role.bound + role.running + role.terminating
+    )
+
+
 _READY = "tasks in gang are ready to be scheduled"
 _NO_ROOM = "NotEnoughResources"
 
 
 def _phase(group: GroupStatusInput) -> str:
-    if is_stuck(group):
+    if is_stuck(group) and not _is_full_with_terminating(group):
         return "Unknown"
     counts = group.counts
     complete = counts.succeeded + counts.failed
