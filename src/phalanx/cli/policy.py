@@ -42,6 +42,7 @@ def show(invocation: Invocation) -> None:
             "partialGang": loaded.partial_gang,
             "evictions": loaded.evictions,
             "eviction": msgspec.to_builtins(loaded.eviction),
+            "queues": {name: queue.stated() for name, queue in loaded.queues.items()},
         }
         invocation.print_document(document)
         return
@@ -54,6 +55,9 @@ def show(invocation: Invocation) -> None:
         click.echo(f"{'feature':{width}} {feature.name}{source}: {', '.join(feature.points)}")
     for rule in describe(loaded.eviction, loaded.evictions):
         click.echo(f"{'evictions':{width}} {rule}")
+    for name, queue in loaded.queues.items():
+        settings = ", ".join(f"{field} {str(value).lower()}" for field, value in queue.stated().items())
+        click.echo(f"{'queue':{width}} {name}: {settings}")
     for sentence in loaded.inactive:
         click.echo(f"note: {sentence}")
 
