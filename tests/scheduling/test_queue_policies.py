@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from phalanx.cli.main import cli
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 
@@ -79,3 +83,15 @@ def test_unit_of_a_queue_without_reservations_has_no_promised_start(queues: str,
     world = busy(Scenario(with_queues(queues, reserving(depth=0))).node("n1", cpu=4), "short", "n1", 100, cpu=4)
     world.queue("a").job("train", 2, queue="a", cpu=2).run()
     assert start_of(world, "train") == start
+
+
+def test_policy_show_lists_the_policies_of_queues(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(with_queues("{a: {order: fifo, preempt: false}}"), "utf-8")
+    result = CliRunner().invoke(cli, ["policy", "show", "--config", str(file)])
+    assert [line.split(maxsplit=1) for line in result.output.splitlines() if line.startswith("queue ")] == [
+        ["queue", "a: order fifo, preempt false"]
+    ]
+    assert (
+        '"queues": {\n' in CliRunner().invoke(cli, ["policy", "show", "--config", str(file), "-o", "json"]).output
+    )

@@ -54,6 +54,7 @@ def show(invocation: Invocation) -> None:
             "autoscaler": loaded.autoscaler,
             "evictions": loaded.evictions,
             "eviction": msgspec.to_builtins(loaded.eviction),
+            "queues": {name: queue.stated() for name, queue in loaded.queues.items()},
         }
         invocation.print_document(document)
         return
@@ -68,6 +69,9 @@ def show(invocation: Invocation) -> None:
         click.echo(f"{'evictions':{width}} {rule}")
     if loaded.requests_nodes:
         click.echo(f"{'autoscaler':{width}} {loaded.autoscaler}: one waiting gang per queue requests nodes")
+    for name, queue in loaded.queues.items():
+        settings = ", ".join(f"{field} {str(value).lower()}" for field, value in queue.stated().items())
+        click.echo(f"{'queue':{width}} {name}: {settings}")
     for sentence in loaded.inactive:
         click.echo(f"note: {sentence}")
 

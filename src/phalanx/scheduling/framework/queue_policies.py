@@ -25,6 +25,10 @@ class QueuePolicy(msgspec.Struct, frozen=True):
     preempt: bool | None = None
     reserve: bool | None = None
 
+    def stated(self) -> dict[str, str | bool]:
+        """Return the fields that the policy states."""
+        return {field: value for field in _FIELDS if (value := getattr(self, field)) is not None}
+
 
 QueuePolicies = Mapping[str, QueuePolicy]
 

@@ -287,7 +287,10 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Return whether the policy reserves starts for such a unit, apart from its age."""
     if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
         return False
-    if not reserves_starts(session.plugin_runtime.policy.queues, session.charge_path(unit.members[0]).queue):
+    policies = session.plugin_runtime.policy.queues
+    if policies and not all(
+        reserves_starts(policies, session.charge_path(member).queue) for member in unit.members
+    ):
         return False
     if not unit.starts_planned or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
         return False
