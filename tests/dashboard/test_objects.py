@@ -72,8 +72,8 @@ async def test_suspended_and_failed_jobs_without_a_gang_have_rows(site: Site, pa
         await site.client.create(jobs, body)
         status = {"status": {"state": {"phase": phase, "message": "three pods failed"}}}
         await site.client.patch(f"{jobs}/{name}/status", status, PatchType.MERGE)
-    native = {"metadata": {"name": "paused"}, "spec": {"suspend": True, "template": template}}
-    native["spec"]["template"] = {"spec": {**template["spec"], "restartPolicy": "Never"}}
+    once = {"spec": {**template["spec"], "restartPolicy": "Never"}}
+    native = {"metadata": {"name": "paused"}, "spec": {"suspend": True, "template": once}}
     await site.client.create("/apis/batch/v1/namespaces/ours/jobs", native)
     table = page.served.watch.tables["gangs"]
     await until(lambda: "ours/job/paused" in table and "ours/vcjob/broken" in table, "the rows of stopped jobs")

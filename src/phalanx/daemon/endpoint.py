@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)

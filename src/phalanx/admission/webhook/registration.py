@@ -172,7 +172,7 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
     if route.subject != "pods":
         yield base | {"failurePolicy": options.failure_policy}
         return
-    names = ', '.join(f"'{name}'" for name in options.scheduler_names)
+    names = ", ".join(f"'{name}'" for name in options.scheduler_names)
     ours = f"has(object.spec.schedulerName) && object.spec.schedulerName in [{names}]"
     open_ended = base | {"failurePolicy": "Ignore"}
     if _mutates(route):

@@ -13,7 +13,7 @@ import click
 
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
