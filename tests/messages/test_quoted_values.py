@@ -10,7 +10,7 @@ import pytest
 
 import phalanx
 import phalanx_local
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 FILES = [file for package in (phalanx, phalanx_local) for file in sorted(Path(package.__path__[0]).rglob("*.py"))]

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.cli.connection import output_option
 from phalanx.cli.invocation import Invocation, pass_invocation
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 
 
 @click.group()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import msgspec
 
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
+from phalanx.kube.causes import cause_text
 from phalanx.model.gang import MatchPolicy
-from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy

@@ -26,8 +26,8 @@ from phalanx.dashboard.rehearsal.process import RehearsalProcess
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.dashboard.what_if import WhatIfQuestions
+from phalanx.kube.causes import cause_text
 from phalanx.kube.client import KubeClient
-from phalanx.model.text.causes import cause_text
 from phalanx.reports.scheduler_policy import SchedulerPolicy
 
 if TYPE_CHECKING:

@@ -299,9 +299,9 @@ class ClusterWatch:
         """Update the rows of suspended and failed jobs that have no gang."""
         table, covered = self.tables["gangs"], set(self._job_of.values())
         shown = {row.id: row for row in self.jobs.rows.values() if (row.namespace, row.job) not in covered}
-        for row_id in [row_id for row_id in self._job_rows if row_id not in shown]:
-            table.drop(row_id)
-            self._reasons.pop(_pod_key(row_id), None)
+        for gone in self._job_rows.keys() - shown.keys():
+            table.drop(gone)
+            self._reasons.pop(_pod_key(gone), None)
         for row_id, row in shown.items():
             if self._job_rows.get(row_id) is not row:
                 table.put(row_id, row, row.namespace)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from phalanx.model.text.causes import cause_text
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 from phalanx.simulation.cluster import pool, read_cluster
@@ -101,7 +100,7 @@ def read_text(path: str) -> tuple[bytes, str]:
         raw = Path(path).read_bytes()
         return raw, (gzip.decompress(raw) if path.endswith(".gz") else raw).decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read the file: {cause_text(error)}") from error
+        raise InputError(f"{path}: cannot read the file: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _read_sibling(text_of: Callable[[str, str], str], path: str, name: str) -> str:

@@ -22,11 +22,11 @@ from phalanx.admission.webhook.registration import RegistrationOptions, WebhookA
 from phalanx.admission.webhook.reviewer import AdmissionReviewer, ReviewOptions
 from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.jobs.reservations import LEDGER_NAMESPACE
+from phalanx.kube.causes import cause_text
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.path_access import PathAccess
 from phalanx.kube.retry import Backoff, RetryPolicy
-from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 log = logging.getLogger(__name__)

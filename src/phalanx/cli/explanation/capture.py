@@ -12,7 +12,7 @@ import click
 
 from phalanx.cli.connection import connection_options, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient

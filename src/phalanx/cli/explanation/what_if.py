@@ -15,7 +15,7 @@ from phalanx.cli.connection import connection_options, namespace_option, output_
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.server.options import server_options
 from phalanx.cli.server.rights import by_rights
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:

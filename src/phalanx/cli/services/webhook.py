@@ -11,7 +11,7 @@ from phalanx.cli.connection import connection_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments, log_options
 from phalanx.cli.services.options import served_names_option, ssh_option
-from phalanx.model.text.causes import cause_text
+from phalanx.kube.causes import cause_text
 
 if TYPE_CHECKING:
     from phalanx.admission.context import ResourceGroup

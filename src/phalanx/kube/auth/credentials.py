@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from phalanx.kube.causes import cause_text
 from phalanx.kube.errors import ConfigError
-from phalanx.model.text.causes import cause_text
 
 __all__ = ["ClientCertificate", "ClientIdentity", "Credentials", "StaticCredentials", "TokenFileCredentials"]
 

@@ -19,8 +19,8 @@ import msgspec
 from phalanx.kube.auth.credentials import ClientCertificate, Credentials, StaticCredentials, TokenFileCredentials
 from phalanx.kube.auth.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
 from phalanx.kube.auth.tls import TlsSettings
+from phalanx.kube.causes import cause_text
 from phalanx.kube.errors import ConfigError
-from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
 __all__ = ["Kubeconfig"]

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from phalanx.kube.auth.credentials import ClientCertificate
+from phalanx.kube.causes import cause_text
 from phalanx.kube.errors import ConfigError
-from phalanx.model.text.causes import cause_text
 
 __all__ = ["TlsSettings", "certificate_fault"]
 

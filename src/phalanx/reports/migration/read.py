@@ -10,13 +10,13 @@ import msgspec
 import yaml
 
 from phalanx.dialects.reader import decode_object
+from phalanx.kube.causes import cause_text
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS, PRIORITY_CLASSES
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_page
-from phalanx.model.text.causes import cause_text
 from phalanx.model.text.yaml_text import decode_yaml_all
 from phalanx.reports.migration.examine import NO_OBJECT, Examiner, is_object
 from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of

@@ -13,7 +13,6 @@ from platform import python_version
 
 import msgspec
 
-from phalanx.model.text.causes import cause_text
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.inputs import Inputs
 from phalanx.simulation.report.comparison import compare
@@ -52,7 +51,7 @@ def write_report(inputs: Inputs, results: Sequence[tuple[RunResult, float]], fol
             # That of an earlier run in the same folder.
             (folder / _CHANGES).unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"--report {folder}: cannot write the report: {cause_text(error)}") from error
+        raise InputError(f"--report {folder}: cannot write the report: {error.strerror or error}") from error
     return [
         *table_lines(summary, runs),
         *change_lines(summary),

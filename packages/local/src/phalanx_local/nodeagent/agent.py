@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.kube.causes import cause_text
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -20,7 +21,6 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.reflector import Reflector
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
-from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import decode_json, decoded
 from phalanx_local.nodeagent import addresses
 from phalanx_local.nodeagent.addresses import AddressPool

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from phalanx.kube.causes import cause_text
 from phalanx.kube.errors import ApiError, ConnectionLost
-from phalanx.model.text.causes import cause_text
 from phalanx.model.text.decoding import quoted
 from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod
 from phalanx_local.nodeagent.pod_runtime import process_guard
