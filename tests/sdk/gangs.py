@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from phalanx.sdk.gang.calls import CallPickler
 from phalanx.sdk.gang.certificates import HUB, WORKER, GangKeys, client_context, context_of, make_keys
 from phalanx.sdk.gang.client import GangClient, PickledCall, pickle_call
 from phalanx.sdk.gang.hub import Hub
@@ -70,7 +71,7 @@ class LocalGang:
         return client
 
     def task(self, function: object, *arguments: object, rank: int = -1) -> PickledCall:
-        return pickle_call(next(self.numbers), function, arguments, {}, rank)
+        return pickle_call(CallPickler(), next(self.numbers), function, arguments, {}, rank)
 
 
 @contextlib.asynccontextmanager

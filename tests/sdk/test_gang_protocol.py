@@ -106,6 +106,41 @@ async def test_task_above_its_timeout_fails_and_its_process_ends(tmp_path: Path)
         assert await asyncio.wait_for(gang.workers[0].wait(), 10) != 0
 
 
+async def test_tasks_behind_a_long_one_run_on_another_worker(tmp_path: Path) -> None:
+    async with local_gang(tmp_path, workers=2) as gang:
+        client = gang.client()
+        short = [gang.task(add, number, 1) for number in range(200)]
+        for task in short:
+            client.add(task)
+        await asyncio.gather(*(outcome(gang, task) for task in short))
+        # Both workers have windows for several tasks now, and the first task of a window is long.
+        long = gang.task(time.sleep, 20)
+        client.add(long)
+        behind = [gang.task(add, number, 1) for number in range(40)]
+        for task in behind:
+            client.add(task)
+        assert [await outcome(gang, task) for task in behind] == list(range(1, 41))
+        assert not long.future.done()
+
+
+async def test_task_that_kills_its_workers_fails_and_takes_at_most_one_other_with_it(tmp_path: Path) -> None:
+    async with local_gang(tmp_path, workers=3) as gang:
+        client = gang.client(retries=0)
+        calls = [(add, number, 1) for number in range(200)]
+        tasks = [gang.task(*call) if number != 100 else gang.task(kill_self) for number, call in enumerate(calls)]
+        for task in tasks:
+            client.add(task)
+        lost = []
+        for number, task in enumerate(tasks):
+            try:
+                await outcome(gang, task)
+            except WorkerLostError:
+                lost.append(number)
+        # A killed process can take the result of the task before with it.
+        assert 100 in lost
+        assert len(lost) <= 2
+
+
 async def test_task_of_a_rank_runs_on_this_rank(tmp_path: Path) -> None:
     async with local_gang(tmp_path, workers=2) as gang:
         client = gang.client()

@@ -25,12 +25,12 @@ from phalanx.sdk.errors import (
     UnpicklableError,
     WorkerLostError,
 )
+from phalanx.sdk.gang.calls import SPOOLED, CallPickler, new_file
 from phalanx.sdk.gang.certificates import HUB_NAME
 from phalanx.sdk.gang.wire import INLINE, KEEP_ALIVE, PIECE, Frame, FrameKind, document, read_document, read_frame
 
 log = logging.getLogger(__name__)
 
-_SPOOLED = 16 * 1024 * 1024
 _PAUSE = 0.3
 _HANDSHAKE = 10.0
 #: Function that yields host and port of the hub; it waits until the hub runs, and raises PhalanxError if it never
@@ -51,20 +51,20 @@ class PickledCall:
 
 
 def pickle_call(
-    number: int, function: object, arguments: tuple[Any, ...], keywords: dict[str, Any], rank: int
+    pickler: CallPickler,
+    number: int,
+    function: object,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    rank: int,
 ) -> PickledCall:
     """Return the task that calls a function. Raises UnpicklableError."""
-    import cloudpickle
-
-    payload = tempfile.SpooledTemporaryFile(_SPOOLED)  # noqa: SIM115 - closed when the task has ended
+    payload = new_file()
     try:
-        cloudpickle.dump((function, arguments, keywords), payload)
-    except Exception as error:
+        pickler.dump(function, arguments, keywords, payload)
+    except BaseException:
         payload.close()
-        name = getattr(function, "__qualname__", repr(function))
-        raise UnpicklableError(
-            f"the call of {name} cannot be sent to a worker: {type(error).__name__}: {error}", field="function"
-        ) from error
+        raise
     return PickledCall(number, payload, payload.tell(), rank)
 
 
@@ -212,7 +212,7 @@ class GangClient:
                 facts = await read_document(reader, frame)
                 task = self._sent.pop(frame.task, None)
                 if task is not None and frame.kind is FrameKind.LOST:
-                    self._retry(task, f"the worker of rank {facts['rank']} ({facts['address']}) was lost")
+                    self._retry(task, _cause(facts))
                 elif task is not None:
                     self.changed.set()
                     _fail(task, TaskTimeoutError(f"the task did not end within {self._timeout:g} s"))
@@ -238,7 +238,7 @@ class GangClient:
             stream: Any = io.BytesIO(await reader.readexactly(frame.size))
             outcome = _load(stream)
         else:
-            with tempfile.SpooledTemporaryFile(_SPOOLED) as file:
+            with tempfile.SpooledTemporaryFile(SPOOLED) as file:
                 left = frame.size
                 while left:
                     piece = await reader.readexactly(min(left, PIECE))
@@ -294,6 +294,11 @@ class GangClient:
                     await writer.drain()
             writer.write(b"".join(small))
             await writer.drain()
+
+
+def _cause(facts: dict[str, Any]) -> str:
+    lost = facts.get("cause") or f"the worker of rank {facts['rank']} ({facts['address']})"
+    return f"{lost} was lost"
 
 
 def _load(stream: Any) -> Any:

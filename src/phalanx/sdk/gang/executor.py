@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from phalanx.sdk.cluster import Cluster, connect
 from phalanx.sdk.errors import GangEndedError, InvalidArgumentError, PhalanxError, WaitTimeoutError
+from phalanx.sdk.gang.calls import CallPickler
 from phalanx.sdk.gang.certificates import client_context
 from phalanx.sdk.gang.client import GangClient, PickledCall, pickle_call
 from phalanx.sdk.gang.launch import GangLaunch
@@ -72,6 +73,7 @@ class GangExecutor(concurrent.futures.Executor):
         self._cluster = cluster or connect()
         self._loop = self._cluster._loop
         self._launch = GangLaunch(self._cluster._cluster, way)
+        self._pickler = CallPickler()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._incoming: list[PickledCall] = []
@@ -136,7 +138,7 @@ class GangExecutor(concurrent.futures.Executor):
         self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any], rank: int
     ) -> concurrent.futures.Future[T]:
         self._refuse_shut()
-        task = pickle_call(next(self._numbers), fn, args, kwargs, rank)
+        task = pickle_call(self._pickler, next(self._numbers), fn, args, kwargs, rank)
         with self._lock:
             try:
                 self._refuse_shut()

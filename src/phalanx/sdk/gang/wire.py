@@ -28,7 +28,8 @@ KEEP_ALIVE = (
     ),
 )
 _DOCUMENT_LIMIT = 1024 * 1024
-# kind, identifier of the task, rank (-1: any), seconds until the task times out (0: never), bytes of the payload.
+# kind, identifier of the task, rank (-1: any), seconds (of a task: until it times out, 0 for never; of a result: of
+# the call), bytes of the payload.
 _HEADER = struct.Struct(">BqidQ")
 
 
@@ -49,6 +50,8 @@ class FrameKind(enum.IntEnum):
     TIMED_OUT = 6
     #: The end of the gang, from the client.
     STOP = 7
+    #: A task that its worker must skip, because another worker executes it.
+    RECALL = 8
     TASK = 16
     #: The pickled value of a task.
     VALUE = 17

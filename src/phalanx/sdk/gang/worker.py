@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
+import select
 import socket
 import ssl
 import sys
@@ -17,6 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from phalanx.sdk.gang.calls import SPOOLED, load_call
 from phalanx.sdk.gang.certificates import HUB_NAME, WORKER, context_of
 from phalanx.sdk.gang.settings import MemberSettings, resolve
 from phalanx.sdk.gang.wire import HEADER_SIZE, KEEP_ALIVE, PIECE, Frame, FrameKind, decode, document
@@ -25,8 +27,6 @@ from phalanx.sdk.gang.wire import HEADER_SIZE, KEEP_ALIVE, PIECE, Frame, FrameKi
 HUB_GONE = 100
 _RETRY = 0.2
 _CONNECT = 10.0
-# Payloads above this size are in a file instead of memory.
-_SPOOLED = 16 * 1024 * 1024
 
 
 def main() -> int:
@@ -60,27 +60,83 @@ def main() -> int:
 def _serve(connection: ssl.SSLSocket, settings: MemberSettings) -> None:
     """Serve tasks until the connection ends."""
     facts = {"rank": settings.rank, "address": settings.address, "python": list(sys.version_info[:2])}
+    stream = _Stream(connection)
     try:
-        with connection, connection.makefile("rb", buffering=PIECE) as stream:
+        with connection:
             connection.sendall(document(FrameKind.HELLO, facts))
-            while header := stream.read(HEADER_SIZE):
-                frame = decode(header)
-                with tempfile.SpooledTemporaryFile(_SPOOLED) as payload:
-                    _receive(stream, frame.size, payload)
+            while (frame := stream.next_task()) is not None:
+                with tempfile.SpooledTemporaryFile(SPOOLED) as payload:
+                    stream.copy_payload(frame.size, payload)
+                    began = time.perf_counter()
                     with _call(frame, payload) as (kind, result):
-                        _send(connection, frame, kind, result)
+                        _send(connection, frame, kind, result, time.perf_counter() - began)
     except (OSError, EOFError, ssl.SSLError) as error:
         print(f"the connection to the hub is lost: {error}", file=sys.stderr, flush=True)
 
 
-def _receive(stream: Any, size: int, payload: Any) -> None:
-    while size:
-        piece = stream.read(min(size, PIECE))
-        if not piece:
-            raise EOFError("the hub closed the connection")
-        payload.write(piece)
-        size -= len(piece)
-    payload.seek(0)
+class _Stream:
+    """Received bytes. Before each task all frames that have arrived are searched for recalls."""
+
+    def __init__(self, connection: ssl.SSLSocket) -> None:
+        self._connection = connection
+        self._buffer = bytearray()
+        self._recalled: set[int] = set()
+
+    def next_task(self) -> Frame | None:
+        """Wait for the next task that is not recalled, and return its header; None at the end of the stream."""
+        while True:
+            self._fill_without_waiting()
+            while len(self._buffer) < HEADER_SIZE:
+                if not self._fill():
+                    return None
+            self._note_recalls()
+            frame = decode(bytes(self._buffer[:HEADER_SIZE]))
+            del self._buffer[:HEADER_SIZE]
+            if frame.kind is FrameKind.RECALL:
+                self._recalled.discard(frame.task)
+            elif frame.kind is FrameKind.TASK:
+                if frame.task not in self._recalled:
+                    return frame
+                self.copy_payload(frame.size, None)
+
+    def copy_payload(self, size: int, file: Any) -> None:
+        """Copy the payload of a frame to a file; None drops it."""
+        while size:
+            if not self._buffer and not self._fill():
+                raise EOFError("the hub closed the connection")
+            piece = self._buffer[:size]
+            del self._buffer[:size]
+            size -= len(piece)
+            if file is not None:
+                file.write(piece)
+        if file is not None:
+            file.seek(0)
+
+    def _fill(self) -> bool:
+        piece = self._connection.recv(PIECE)
+        self._buffer += piece
+        return bool(piece)
+
+    def _fill_without_waiting(self) -> None:
+        while len(self._buffer) < PIECE:
+            if not self._connection.pending() and not select.select([self._connection], [], [], 0)[0]:
+                return
+            self._connection.settimeout(0.0)
+            try:
+                if not self._fill():
+                    return
+            except (ssl.SSLWantReadError, BlockingIOError):
+                return
+            finally:
+                self._connection.settimeout(None)
+
+    def _note_recalls(self) -> None:
+        place = 0
+        while place + HEADER_SIZE <= len(self._buffer):
+            frame = decode(bytes(self._buffer[place : place + HEADER_SIZE]))
+            place += HEADER_SIZE + frame.size
+            if frame.kind is FrameKind.RECALL:
+                self._recalled.add(frame.task)
 
 
 class _call:  # noqa: N801 - used like a function
@@ -89,7 +145,7 @@ class _call:  # noqa: N801 - used like a function
     def __init__(self, frame: Frame, payload: Any) -> None:
         self._frame = frame
         self._payload = payload
-        self._result = tempfile.SpooledTemporaryFile(_SPOOLED)  # noqa: SIM115 - closed by __exit__
+        self._result = tempfile.SpooledTemporaryFile(SPOOLED)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> tuple[FrameKind, Any]:
         kind = FrameKind.VALUE
@@ -97,9 +153,7 @@ class _call:  # noqa: N801 - used like a function
             # It ends the process even if the function never releases the interpreter lock.
             faulthandler.dump_traceback_later(self._frame.timeout, exit=True)
         try:
-            function, arguments, keywords = pickle.load(self._payload)
-            value = function(*arguments, **keywords)
-            _dump(value, self._result)
+            _dump(load_call(self._payload)(), self._result)
         except BaseException as error:
             # SystemExit and KeyboardInterrupt of a function are outcomes too.
             kind = FrameKind.ERROR
@@ -134,10 +188,10 @@ def _dump_error(error: BaseException, file: Any) -> None:
     file.write(content)
 
 
-def _send(connection: ssl.SSLSocket, task: Frame, kind: FrameKind, result: BinaryIO) -> None:
+def _send(connection: ssl.SSLSocket, task: Frame, kind: FrameKind, result: BinaryIO, seconds: float) -> None:
     size = result.seek(0, os.SEEK_END)
     result.seek(0)
-    head = Frame(kind, task.task, task.rank, size=size).encode()
+    head = Frame(kind, task.task, task.rank, seconds, size).encode()
     piece = result.read(PIECE)
     connection.sendall(head + piece)
     while piece := result.read(PIECE):
