@@ -352,7 +352,7 @@ def test_gang_with_a_problem_is_ready_when_it_is_corrected(world: Scenario) -> N
 # The clusters of the soak store promised starts, and close nodes that rejected pods.
 @pytest.mark.feature("start-reservations")
 @pytest.mark.feature("rejecting-nodes")
-@pytest.mark.parametrize("seed", range(len(POLICIES)))
+@pytest.mark.parametrize("seed", range(len(POLICIES), 2 * len(POLICIES)))
 def test_events_of_a_random_history_are_exact_and_change_no_decision(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
