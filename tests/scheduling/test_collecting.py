@@ -7,7 +7,9 @@ from typing import Self
 import pytest
 
 from phalanx.model.collection_records import decode_collections, encode_collections
+from phalanx.model.pod import PodClass
 from phalanx.model.run_time import RunTime
+from phalanx.model.selectors import HostPort
 from phalanx.scheduling.collecting.plugin import Collecting
 
 from .scenario import Scenario
@@ -467,3 +469,14 @@ class TestLearnedRunTimes:
         stream.one_ends().one_ends()
         assert len(stream.placed("single")) == running - 2
         assert "has 4 of 8 GPUs" in stream.why("train").message
+
+
+def test_gang_that_lacks_no_amounts_is_considered_once_in_a_while() -> None:
+    """Both members need the same host port: no amount of room helps on one node."""
+    stream = Stream().node("n1", cpu=64)
+    port = PodClass(host_ports=(HostPort(80),))
+    stream.job("train", 2, cpu=1, pod_class=port).settle().passes(10 * MINUTE)
+    assert stream.collecting == []
+    cycles = len(stream.plans)
+    stream.passes(10 * MINUTE - 1)
+    assert len(stream.plans) == cycles

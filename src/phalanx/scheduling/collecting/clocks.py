@@ -20,6 +20,8 @@ class WaitingClocks:
     def __init__(self) -> None:
         self.since: dict[UnitKey, int] = {}
         self.failures: dict[UnitKey, int] = {}
+        # Time from which each gang may collect, and the time at which it is considered next.
+        self._first: dict[UnitKey, int] = {}
         self._due: dict[UnitKey, int] = {}
         self._heap: list[tuple[int, int, UnitKey]] = []
         self._count = 0
@@ -35,7 +37,8 @@ class WaitingClocks:
         since = self.since.setdefault(key, now)
         doubled = wait << min(self.failures.get(key, 0), 20)
         when = since + max(wait, min(doubled, _LONGEST_WAIT))
-        if self._due.get(key) is None or when < self._due[key]:
+        if self._first.get(key) != when:
+            self._first[key] = when
             self.retry_at(key, when)
 
     def retry_at(self, key: UnitKey, when: int) -> None:
@@ -47,6 +50,7 @@ class WaitingClocks:
     def stop(self, key: UnitKey) -> None:
         """Stop the clock: something else than room is in the way."""
         self.since.pop(key, None)
+        self._first.pop(key, None)
         self._due.pop(key, None)
 
     def forget(self, key: UnitKey) -> None:

@@ -48,6 +48,8 @@ from phalanx.scheduling.start_reservations.turns import expected_run_time, parts
 
 # Seconds until a gang that cannot collect now is considered again.
 _RETRY = 60
+# Gangs for which nodes are chosen in one cycle.
+_MOST_TRIES = 8
 
 
 class Collecting(CyclePlugin):
@@ -289,8 +291,11 @@ class Collecting(CyclePlugin):
             else:
                 try_to_rank(session, unit)
                 units.append(unit)
-        for unit in sorted(units, key=lambda unit: unit.rank):
-            self._try_to_start(session, unit)
+        for place, unit in enumerate(sorted(units, key=lambda unit: unit.rank)):
+            if place < _MOST_TRIES:
+                self._try_to_start(session, unit)
+            else:
+                self.clocks.retry_at(unit.key, session.now + _RETRY)
 
     def _candidate(self, session: Session, key: UnitKey) -> QueuedUnit | None:
         """Return the unit if it is a gang that still waits for nothing but room on nodes; else None."""
@@ -310,8 +315,8 @@ class Collecting(CyclePlugin):
         if wait == NEVER or not parts or not within_hard_limits(session, charges):
             self._stop(unit.key)
             return
-        self.clocks.retry_at(unit.key, session.now + _RETRY)
         if above_share(session, charges) and unit_within_share_waits(session):
+            self.clocks.retry_at(unit.key, session.now + _RETRY)
             return
         priority = min(session.turn_priority(member) for member in unit.members)
         eligible = np.logical_or.reduce([part.rows for part in parts])
@@ -320,29 +325,30 @@ class Collecting(CyclePlugin):
             self._blocked[unit.key] = None
             return
         nodes = self._choose(session, parts)
-        if nodes is None:
-            self._tell(unit.key, NO_ENDS)
-            return
+        if nodes is None or self._collection(session, unit, nodes).complete:
+            self.clocks.retry_at(unit.key, session.now + (_RETRY if nodes is None else max(wait, _RETRY)))
+            if nodes is None:
+                self._tell(unit.key, NO_ENDS)
+            return  # amounts are not in its way, or nothing ends
         for key in rivals:
             self._end(key)
         collection = self._begin(session, unit, parts, nodes)
-        if collection.complete:
-            self._end(unit.key)  # amounts are not in its way
-            return
         self.clocks.stop(unit.key)
         self._tell_collection(collection)
 
     def _begin(self, session: Session, unit: QueuedUnit, parts: tuple[Part, ...], nodes: ChosenNodes) -> Collection:
         """Withhold room on the chosen nodes from now on."""
-        priority = min(session.turn_priority(member) for member in unit.members)
-        run_time, idle = run_limit(unit) or expected_run_time(unit), self._state.nodes.idle
-        collection = Collection(unit.key, unit.name, priority, nodes, run_time, idle, session.now)
-        self.collections[unit.key] = collection
+        self.collections[unit.key] = collection = self._collection(session, unit, nodes)
         self._eligible[unit.key] = np.logical_or.reduce([part.rows for part in parts])
         self._plan = plan_of(session)
         self.version += 1
         self._note([collection])
         return collection
+
+    def _collection(self, session: Session, unit: QueuedUnit, nodes: ChosenNodes) -> Collection:
+        priority = min(session.turn_priority(member) for member in unit.members)
+        run_time, idle = run_limit(unit) or expected_run_time(unit), self._state.nodes.idle
+        return Collection(unit.key, unit.name, priority, nodes, run_time, idle, session.now)
 
     def _choose(
         self, session: Session, parts: tuple[Part, ...], former: Collection | None = None
