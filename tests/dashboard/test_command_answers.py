@@ -185,6 +185,15 @@ async def test_free_room_without_the_right_to_list_nodes_has_no_names(
     assert {entry["name"] for entry in json.loads(body)["nodes"]} == {""}
 
 
+async def test_jobs_of_the_server_are_those_of_the_tenant(site: Site, shared: Page, tenant: Tenant) -> None:
+    for words in ((), ("-A",), ("-o", "wide"), ("-o", "json"), ("-t", "PD"), ("-q", "our-queue")):
+        output = await tenant.run("jobs", *words, "--server", shared.url)
+        assert "impossible" in output
+        assert_hides(output)
+    assert "you lack the right" in await tenant.run("jobs", "-n", "hidden-ns", "--server", shared.url, code=1)
+    assert "--selector excludes --server" in await tenant.run("jobs", "-l", "a=b", "--server", shared.url, code=2)
+
+
 async def test_own_jobs_of_a_tenant_use_the_user_label_of_the_server(
     site: Site, shared: Page, tenant: Tenant
 ) -> None:
