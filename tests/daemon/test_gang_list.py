@@ -15,6 +15,7 @@ from phalanx.model.gang import GangKey, GroupRef
 from phalanx.model.pod import PodPhase
 from phalanx.model.verdict import Verdict
 from phalanx.views.gang_state import GangState
+from phalanx.views.promises import promises_of_scheduler
 from tests.scheduling.scenario import NAMESPACE, Scenario
 
 SHORT = Verdict("NotEnoughResources", "2 of 4 fit")
@@ -24,7 +25,7 @@ async def told(scenario: Scenario, namespace: str = "", queue: str = "") -> dict
     def verdict(key: GangKey) -> Verdict | None:
         return SHORT
 
-    made = GangList(scenario.state, lambda: scenario.scheduler, verdict, lambda: 5000.0)
+    made = GangList(scenario.state, lambda: promises_of_scheduler(scenario.scheduler), verdict, lambda: 5000.0)
     answer = msgspec.json.decode(await made.answer(namespace, queue), type=ListedGangs)
     assert answer.moment == "1970-01-01T01:23:20Z"
     return {entry.name: entry for entry in answer.items}
@@ -84,7 +85,7 @@ async def test_a_list_is_made_in_slices_and_kept_for_a_moment() -> None:
     scenario = Scenario().nodes(1)
     for number in range(40):
         scenario.job(f"g{number}", 2, cpu=1)
-    made = GangList(scenario.state, lambda: scenario.scheduler, lambda key: None)
+    made = GangList(scenario.state, lambda: promises_of_scheduler(scenario.scheduler), lambda key: None)
     first, second = await asyncio.gather(made.answer(), made.answer())
     scenario.job("later", 1)
     assert first == second == await made.answer()

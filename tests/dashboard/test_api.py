@@ -336,6 +336,7 @@ async def test_answers_of_commands_follow_the_schema(page: Page) -> None:
     schema = await closed_schema(page)
     for path, query in {
         "why": "?namespace=ours&name=impossible",
+        "jobs": "",
         "order": "",
         "starts": "",
         "queues": "",

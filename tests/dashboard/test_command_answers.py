@@ -185,6 +185,15 @@ async def test_free_room_without_the_right_to_list_nodes_has_no_names(
     assert {entry["name"] for entry in json.loads(body)["nodes"]} == {""}
 
 
+async def test_jobs_of_the_server_are_those_of_the_tenant(site: Site, shared: Page, tenant: Tenant) -> None:
+    for words in ((), ("-A",), ("-o", "wide"), ("-o", "json"), ("-t", "PD"), ("-q", "our-queue")):
+        output = await tenant.run("jobs", *words, "--server", shared.url)
+        assert "impossible" in output
+        assert_hides(output)
+    assert "you lack the right" in await tenant.run("jobs", "-n", "hidden-ns", "--server", shared.url, code=1)
+    assert "--selector excludes --server" in await tenant.run("jobs", "-l", "a=b", "--server", shared.url, code=2)
+
+
 async def test_own_jobs_of_a_tenant_use_the_user_label_of_the_server(
     site: Site, shared: Page, tenant: Tenant
 ) -> None:
@@ -236,7 +245,6 @@ async def test_what_if_of_a_tenant_counts_foreign_gangs_without_names(
         output = await tenant.run("what-if", *words)
         assert_hides(output)
         assert "node-1" not in output
-    assert "unknown gang" in await tenant.run("what-if", "--gang", "hidden-ns/covert-train", code=1)
 
 
 async def test_what_if_of_a_tenant_about_foreign_objects_is_refused(
@@ -255,6 +263,7 @@ async def test_what_if_of_a_tenant_about_foreign_objects_is_refused(
         file.write_text(text)
         assert words in await tenant.run("what-if", "-f", str(file), code=1)
     for options, words in (
+        (("--gang", "hidden-ns/covert-train"), "unknown gang 'hidden-ns/covert-train' in namespace 'ours'"),
         (("--gang", "train", "-n", "hidden-ns"), "you lack the right to list pods in namespace hidden-ns"),
         (("--free", "--queue", "covert-queue"), "you lack the right to get queues/covert-queue"),
         (("--queue", "our-queue", "--weight", "9"), "you lack the right to get queues/our-queue"),
@@ -291,7 +300,8 @@ async def test_huge_and_malformed_questions_are_refused(site: Site, shared: Page
         (b"\xff", 400),
         (b"{}", 400),
         (b'{"namespace": "ours", "policy": "x"}', 400),
-        (b'{"namespace": "ours", "gang": "a\\u0000b"}', 400),
+        (b'{"namespace": "ours", "gang": "a\\u0000b"}', 404),
+        (b'{"namespace": "ours", "gang": "impossible", "horizon": "\\u0000"}', 400),
         (b'{"namespace": "hidden-ns", "gang": "x"}', 400),
         (b'{"namespace": "", "gang": "hidden-ns/covert-train"}', 400),
     ):

@@ -72,10 +72,12 @@ async def test_list_of_nodes_imports_arrays_but_no_scheduler(site: Site) -> None
         (("jobs", "--start"), 90),
         (("queue", "tree"), 90),
         (("nodes",), 90),
+        (("jobs", "-A", "--server"), 90),
     ],
 )
 async def test_question_to_the_server_imports_no_scheduler(
     site: Site, shared: Page, words: tuple[str, ...], most: int
 ) -> None:
     await publish(site, shared.url)
-    check(await modules_of(Tenant(site, "ours").file, *words), most)
+    url = [shared.url] if words[-1] == "--server" else []
+    check(await modules_of(Tenant(site, "ours").file, *words, *url), most)

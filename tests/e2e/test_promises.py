@@ -24,6 +24,7 @@ from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.promises import promises_of_scheduler
 from tests.e2e.processes import command
 from tests.e2e.test_generated_pod_groups import MINIMUM, NAME, made
 from tests.e2e.test_reserve import POLICY, full
@@ -213,7 +214,7 @@ async def recorded(world: World) -> Object:
 async def listed(running: Running) -> dict[str, Any]:
     """Return the entries of the scheduler's own list, which has its live plan."""
     scheduler = running.service.scheduler
-    made = GangList(scheduler.state, lambda: scheduler, lambda key: None)
+    made = GangList(scheduler.state, lambda: promises_of_scheduler(scheduler), lambda key: None)
     answer = msgspec.json.decode(await made.answer(), type=ListedGangs)
     return {entry.name: entry for entry in answer.items}
 

@@ -43,7 +43,7 @@ from phalanx.reports.why_target import DryRunAnswers
 from phalanx.scheduling.reservations.stored import stored
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 from phalanx.views.gang_state import CODES, GangState
-from phalanx.views.promises import PromisedStart, Promises
+from phalanx.views.promises import PromisedStart, Promises, promises_of_scheduler
 from tests.scheduling.scenario import NAMESPACE, Scenario, key
 
 Json = dict[str, Any]
@@ -75,7 +75,12 @@ class Situation:
 
     async def listed(self) -> GangEntry:
         """Return the entry of the scheduler's own list."""
-        made = GangList(self.world.state, lambda: self.world.scheduler, self.verdict, lambda: self.world.now)
+        made = GangList(
+            self.world.state,
+            lambda: promises_of_scheduler(self.world.scheduler),
+            self.verdict,
+            lambda: self.world.now,
+        )
         answer = msgspec.json.decode(await made.answer(), type=ListedGangs)
         return next(each for each in answer.items if each.name == "g")
 

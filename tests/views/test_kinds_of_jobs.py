@@ -22,7 +22,7 @@ from phalanx.reports.start_times import start_entries
 from phalanx.reports.turn_order import turn_order
 from phalanx.reports.why import WhyReport
 from phalanx.views.gang_names import gangs_named
-from phalanx.views.promises import Promises
+from phalanx.views.promises import Promises, promises_of_scheduler
 from tests.dialects.objects import VOLCANO, X_K8S
 from tests.scheduling.scenario import NAMESPACE
 from tests.workloads import test_applications as applications
@@ -231,7 +231,7 @@ def snapshot(play: Played) -> Snapshot:
 
 async def test_every_view_shows_the_one_name(case: tuple[Documents, dict[str, str]]) -> None:
     play, names = case
-    listed = GangList(play.state, lambda: play.scheduler, lambda key: None, lambda: play.now)
+    listed = GangList(play.state, lambda: promises_of_scheduler(play.scheduler), lambda key: None, lambda: play.now)
     answer = msgspec.json.decode(await listed.answer(), type=ListedGangs)
     entries = [each for each in answer.items if each.kind != "pod"]
     assert {each.target: each.name for each in entries} == names

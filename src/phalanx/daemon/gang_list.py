@@ -20,11 +20,9 @@ from phalanx.model.gang_names import GANG, PODGROUP
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.moments import shown_moment
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.views.gang_names import gang_kind, shown, target
 from phalanx.views.gang_state import gang_state
-from phalanx.views.promises import PromisedStart, live_promises
+from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import gang_facts, pod_facts
 
 # Longest time in seconds without a return to the event loop.
@@ -46,13 +44,14 @@ class GangList:
     def __init__(
         self,
         state: ClusterState,
-        scheduler: Callable[[], Scheduler],
+        promises: Callable[[], Promises],
         verdict_of: VerdictOf,
         now: Callable[[], float] = time.time,
+        verdict_of_pod: Callable[[PodRecord], Verdict | None] = lambda record: record.last_verdict,
     ) -> None:
         self._state = state
-        self._scheduler = scheduler
-        self._verdict_of = verdict_of
+        self._promises = promises
+        self._verdict_of, self._verdict_of_pod = verdict_of, verdict_of_pod
         self._now = now
         self._making = asyncio.Lock()
         self._entries: list[GangEntry] = []
@@ -64,6 +63,11 @@ class GangList:
 
     async def answer(self, namespace: str = "", queue: str = "") -> bytes:
         """Return the JSON of a ListedGangs: gangs and single pods of one namespace and queue ("" for all)."""
+        moment, entries = await self.entries()
+        return await asyncio.to_thread(_encoded, entries, moment, namespace, queue)
+
+    async def entries(self) -> tuple[str, list[GangEntry]]:
+        """Return the time of the list (RFC 3339) and all gangs and single pods."""
         async with self._making:
             if time.monotonic() >= self._good_until:
                 self._cost, begun = 0.0, time.monotonic()
@@ -71,8 +75,7 @@ class GangList:
                 self._entries = [entry async for entry in self._made()]
                 good_for = max(_GOOD_FOR, min(_GOOD_FOR_AT_MOST, _GOOD_FOR_TIMES * self._cost))
                 self._good_until = begun + good_for
-            entries, moment = self._entries, self._moment
-        return await asyncio.to_thread(_encoded, entries, moment, namespace, queue)
+            return self._moment, self._entries
 
     async def _made(self) -> AsyncIterator[GangEntry]:
         """Yield the entry of every gang and every single pod of this scheduler, by namespace and name."""
@@ -106,7 +109,7 @@ class GangList:
 
     def _starts(self) -> Mapping[GangKey | str, Callable[[], PromisedStart]]:
         """Return the promised starts by gang, or by uid of a pod; their texts are made with the list entry."""
-        promises = live_promises(self._scheduler().features.get(StartReservations))
+        promises = self._promises()
         starts: dict[GangKey | str, Callable[[], PromisedStart]] = {}
         for promise in promises.promises:
             for key in (promise.key,) if isinstance(promise.key, str) else promise.key:
@@ -171,7 +174,7 @@ class GangList:
             created=shown_moment(pod.created),
             started=shown_moment(pod.started),
             nodes=self._nodes([record]),
-            **_waits(record.last_verdict if state.waits else None, promised),
+            **_waits(self._verdict_of_pod(record) if state.waits else None, promised),
         )
 
     def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:

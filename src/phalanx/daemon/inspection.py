@@ -35,6 +35,7 @@ from phalanx.model.text.decoding import quoted
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
+from phalanx.views.promises import promises_of_scheduler
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -86,7 +87,7 @@ class Inspection:
         self._fragmentation = FragmentationMetrics(state)
         self._deserved = DeservedShares(scheduler)
         self._accounts = AccountSeries(state, telemetry.endpoint.accounts, self._deserved_by)
-        self._gangs = GangList(state, scheduler, verdict_of)
+        self._gangs = GangList(state, lambda: promises_of_scheduler(scheduler()), verdict_of)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
         self._pool = pool

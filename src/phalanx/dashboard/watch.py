@@ -202,6 +202,11 @@ class ClusterWatch:
         )
 
     @property
+    def promises(self) -> Promises:
+        """Promised starts in the scheduler's record, as read last."""
+        return self._promises
+
+    @property
     def behind(self) -> bool:
         """Whether the last complete dry run lacks changes of the cluster."""
         return self.state.version != self._answered_version or bool(self.rehearsal.untold)

@@ -17,6 +17,7 @@ from phalanx.model.text.moments import shown_moment
 
 if TYPE_CHECKING:
     from phalanx.scheduling.queue.unit import QueuedUnit
+    from phalanx.scheduling.scheduler import Scheduler
     from phalanx.scheduling.start_reservations.plugin import StartReservations
     from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
 
@@ -172,6 +173,13 @@ def live_promises(feature: StartReservations | None) -> Promises:
     version, promises, *_ = feature.promised()
     origin = PromiseOrigin(PromiseSource.LIVE, str(version), shown_moment(feature.published_at))
     return Promises(tuple(promises), feature.observed_starts(), origin)
+
+
+def promises_of_scheduler(scheduler: Scheduler) -> Promises:
+    """Return the promised starts in the plan of a running scheduler, whether its policy promises starts or not."""
+    from phalanx.scheduling.start_reservations.plugin import StartReservations
+
+    return live_promises(scheduler.features.get(StartReservations))
 
 
 def with_move(start: PromisedStart, promise: StoredReservation, moves: Iterable[PromiseMove]) -> PromisedStart:

@@ -19,6 +19,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
+    from phalanx.cli.server.requests import Server
     from phalanx.daemon.gang_entries import GangEntry
     from phalanx.dialects.options import DialectOptions
     from phalanx.kube.client import KubeClient
@@ -106,7 +107,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     minutes; --state all lists all.
 
     With --scheduler the scheduler itself answers, authorized by your token (or PHALANX_SCHEDULER_TOKEN); you
-    need the right to list pods. It lists gangs and single pods.
+    need the right to list pods. It lists gangs and single pods. With --server the page's server does the same.
 
     With --start the command lists the starts of waiting gangs and single pods. NO-LATER-THAN is a promise,
     based on enforced limits. EXPECTED is the median: half of the gangs with an equal forecast have started by
@@ -134,15 +135,19 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
         _states(arguments.states),
         _kinds(arguments.kinds),
     )
-    scheduler = arguments.scheduler
-    if scheduler is not None and requirements:
-        raise click.UsageError("--selector excludes --scheduler: the scheduler does not store labels of jobs")
-    if scheduler is not None:
+    scheduler, server = arguments.scheduler, invocation.client.server
+    if requirements and (scheduler is not None or server):
+        option, noun = ("--scheduler", "scheduler") if scheduler is not None else ("--server", "server")
+        raise click.UsageError(f"--selector excludes {option}: the {noun} does not store labels of jobs")
+    if scheduler is None and server:
+        reader = _reader_of_server(invocation, arguments.queues)
+    elif scheduler is not None:
         reader = _Scheduler(scheduler, arguments.scheduler_ca, arguments.queues).reader()
     else:
         reader = _reader_of_lists(invocation, gang_filter, requirements)
-    if scheduler is not None and arguments.watch:
-        click.echo("the scheduler has no watch; it is polled every --interval", err=True)
+    if arguments.watch and (scheduler is not None or server):
+        noun = "scheduler" if scheduler is not None else "server"
+        click.echo(f"the {noun} has no watch; it is polled every --interval", err=True)
     _show_gangs(invocation, arguments, gang_filter, reader)
 
 
@@ -235,6 +240,25 @@ class _Scheduler(NamedTuple):
         return read
 
 
+def _reader_of_server(invocation: Invocation, queues: tuple[str, ...]) -> Reader:
+    """Return a reader that asks the page's server (--server), which knows all gangs."""
+
+    async def read(client: KubeClient, namespace: str) -> tuple[list[GangEntry], list[str]]:
+        from phalanx.cli.server.rights import by_rights
+        from phalanx.daemon.gang_entries import ListedGangs
+
+        async def ask(server: Server) -> ListedGangs:
+            question = {"namespace": namespace, "queue": queues[0] if len(queues) == 1 else ""}
+            return await server.get("commands/jobs", ListedGangs, question | {"own": client.namespace})
+
+        async def never(client: KubeClient) -> ListedGangs:
+            raise AssertionError("--server is asked first")
+
+        return (await by_rights(invocation.client, never, ask)(client)).items, []
+
+    return read
+
+
 def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements: tuple[Requirement, ...]) -> Reader:
     from phalanx.cli.listing.progress import Progress
     from phalanx.model.matching import all_hold
@@ -322,12 +346,14 @@ def _show_gangs(invocation: Invocation, arguments: GangListArguments, gang_filte
         namespace=lambda entry: entry.namespace,
     )
 
+    reads_lists = arguments.scheduler is None and not invocation.client.server
+
     async def kinds(client: KubeClient) -> Sequence[Resource]:
         from phalanx.reports.jobs.job_report import JobReader
 
         return await JobReader(client).kinds()
 
-    show(invocation, listing, read, arguments, kinds if arguments.scheduler is None else None)
+    show(invocation, listing, read, arguments, kinds if reads_lists else None)
 
 
 def _show_starts(invocation: Invocation, options: GangListArguments) -> None:

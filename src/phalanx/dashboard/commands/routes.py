@@ -10,6 +10,7 @@ from aiohttp import web
 
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dashboard.access import Login, ViewerAccessError
+from phalanx.dashboard.commands.jobs import JobList
 from phalanx.dashboard.commands.lists import WaitingLists
 from phalanx.dashboard.commands.nodes import NodeRoomReader
 from phalanx.dashboard.commands.turns import UserTurns
@@ -49,11 +50,13 @@ class CommandRoutes:
         self._scope_of, self._require_ready = scope_of, require_ready
         self._turns, self.rehearsals = UserTurns(_WAITING_QUESTIONS), UserTurns()
         self._questions = questions
+        self._jobs_list = JobList(watch)
         self._lists, self._free_room = WaitingLists(watch), NodeRoomReader(client, watch)
 
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/api/v1/commands/why", self._why),
+            web.get("/api/v1/commands/jobs", self._jobs),
             web.get("/api/v1/commands/order", self._order),
             web.get("/api/v1/commands/starts", self._starts),
             web.get("/api/v1/commands/queues", self._queues),
@@ -81,6 +84,12 @@ class CommandRoutes:
             raise refusal
         self._require_ready()
         return found
+
+    async def _jobs(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        async with self._turns.turn(scope.viewer):
+            body = await self._jobs_list.answer(scope, request.query.get("queue", ""))
+        return web.Response(body=body, content_type="application/json")
 
     async def _order(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)

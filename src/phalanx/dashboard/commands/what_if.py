@@ -17,12 +17,12 @@ from phalanx.reports.whatif.answer import FreeRoom, WhatIfAnswer
 from phalanx.reports.whatif.remote import WhatIfCommand, WhatIfResult
 from phalanx.simulation.documents import read_documents
 from phalanx.simulation.errors import InputError
+from phalanx.views.gang_names import AmbiguousGangError, gangs_named
 
 #: Kinds that a viewer of one namespace can suppose: each is an object of that namespace.
 _OWN_KINDS = frozenset({"Pod", "Job", "Deployment", "ReplicaSet", "StatefulSet", "PodGroup"})
-# Errors about the question itself begin so. Others can name objects of the cluster.
-_ABOUT_QUESTION = ("--gang", "--priority", "--pod", "--for", "--horizon", "the input", "-:")
-_ERROR = "the question concerns objects that you cannot see"
+# The text of an error can name any object of the cluster.
+_ERROR = "the question has no answer: check its names, amounts and times"
 
 
 async def answer_command(
@@ -33,10 +33,11 @@ async def answer_command(
     _refuse_without_rights(scope, viewer_redaction(scope, watch) if command.free else redaction, command)
     if not scope.everything:
         command = await _in_namespace(scope.namespace, command)
+        _refuse_other_gangs(watch, scope.namespace, command.gang)
     try:
         output = await questions.output(command.options(), command.manifest)
     except WhatIfError as error:
-        if error.status != 400 or redaction.idle or str(error).startswith(_ABOUT_QUESTION):
+        if error.status != 400 or redaction.idle:
             raise
         raise WhatIfError(400, _ERROR) from error
     if command.free:
@@ -62,6 +63,21 @@ async def _in_namespace(namespace: str, command: WhatIfCommand) -> WhatIfCommand
         await asyncio.to_thread(_refuse_foreign_objects, command.manifest, namespace)
     gang = command.gang.removeprefix(f"{namespace}/")
     return msgspec.structs.replace(command, namespace=namespace, gang=f"{namespace}/{gang}" if gang else "")
+
+
+def _refuse_other_gangs(watch: ClusterWatch, namespace: str, gang: str) -> None:
+    """Raise ViewerAccessError if no waiting gang of the namespace has this name (NAMESPACE/NAME, "" for none)."""
+    if not gang:
+        return
+    name = gang.removeprefix(f"{namespace}/")
+    try:
+        keys = gangs_named(watch.state.gangs, namespace, name)
+    except AmbiguousGangError as error:
+        raise ViewerAccessError(400, str(error)) from error
+    if not keys:
+        raise ViewerAccessError(404, f"unknown gang {name!r} in namespace {namespace!r}")
+    if not any(watch.state.gangs[key].counts().pending for key in keys):
+        raise ViewerAccessError(400, f"gang {name!r} has no pending pods")
 
 
 def _refuse_foreign_objects(manifest: str, namespace: str) -> None:

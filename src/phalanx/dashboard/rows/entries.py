@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from phalanx.daemon.gang_entries import ListedGangs
 from phalanx.hub.dispatch_answer import DispatchAnswer
 from phalanx.model.verdict import NamedObject, Objects
 from phalanx.reports.account_entries import QueueEntry, QueueReport, QuotaEntry
@@ -439,6 +440,7 @@ ANSWERS: dict[str, Any] = {
     "GET /api/v1/objects/{namespace}/{name}": ObjectsAnswer,
     "GET /api/v1/logs/{namespace}/{pod}": LogAnswer,
     "GET /api/v1/commands/why": WhyAnswer,
+    "GET /api/v1/commands/jobs": ListedGangs,
     "GET /api/v1/commands/order": OrderReport,
     "GET /api/v1/commands/starts": StartsAnswer,
     "GET /api/v1/commands/queues": QueueReport,
