@@ -82,8 +82,12 @@ async def test_scheduler_that_lost_the_lease_is_stopping_and_no_standby() -> Non
 
 
 @pytest.mark.parametrize(("word", "expected"), [("scheduling", 200), ("standby", 200), ("", 503), (STOPPING, 503)])
-async def test_a_probe_hears_the_word(word: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("role", ["leader", "standby"])
+async def test_probe_hears_the_condition_and_the_role(
+    word: str, expected: int, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Nobody, "condition", lambda self: word)
+    monkeypatch.setattr(Nobody, "checks", lambda self: {"leader": role == "leader"})
 
     def ask(port: int) -> tuple[int, str]:
         try:
@@ -93,4 +97,4 @@ async def test_a_probe_hears_the_word(word: str, expected: int, monkeypatch: pyt
             return error.code, error.read().decode()
 
     async with serving(EndpointOptions("127.0.0.1:0"), Nobody(), lambda: b"") as port:
-        assert await to_thread(ask, port) == (expected, f"{word or 'not synced'}\n")
+        assert await to_thread(ask, port) == (expected, f"{word or 'not synced'}\nrole: {role}\n")
