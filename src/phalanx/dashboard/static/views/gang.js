@@ -60,7 +60,7 @@ function Why({ why, row, problem }) {
   return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits" : ""}</h2>
     <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}<${Told} text=${why.message} /></p>
     ${why.change && html`<div class="help"><strong>Fix</strong><p><${Told} text=${why.change} /></p></div>`}
-    <${Start} start=${why.start} row=${row} />
+    <${Start} start=${why.start} row=${row} said=${why.message} />
     ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if: predict the effect of a change</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Pending", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
     ${why.evictions && html`<${Evictions} preview=${why.evictions} message=${why.message} />`}
@@ -73,9 +73,12 @@ function promise(moment) {
   return `${passed(moment) ? "Start overdue: it was promised for" : "Starts no later than"} ${clock(moment)}`;
 }
 
-function Start({ start, row }) {
+// `said` is the sentence above: a promise that it contains is not repeated, its distance is new.
+function Start({ start, row, said }) {
   if (start && start.no_later_than) {
-    return html`<div class="start"><strong>${promise(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">first promise: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">the last rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "cancels it"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
+    const left = seconds(start.no_later_than) - Date.now() / 1000;
+    const known = (said || "").includes(start.no_later_than) && left > 0;
+    return html`<div class="start"><strong>${known ? `Starts within ${span(left)}` : promise(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">first promise: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">the last rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "cancels it"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
   }
   if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Start unknown</strong><p class="note"><${Told} text=${start.message} /></p></div>`;
   if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? promise(row.start) : `Planned for ${clock(row.start)}`}</strong><p class="note">${passed(row.start) ? `${age(row.start)} ago` : `in ${span(seconds(row.start) - Date.now() / 1000)}`}${row.start_kind === "planned" ? ", if all running pods end at their limits and no other pods arrive" : ""}</p></div>`;

@@ -76,7 +76,10 @@ function Latest({ table, now }) {
   const rows = useMemo(() => [...table.rows.values()].sort((a, b) => (a.when < b.when ? 1 : -1)).slice(0, 5), [table.changes]);
   if (table.state !== "there" || table.omitted.length) return html`<${TableState} table=${table} what="evictions" />${table.state === "there" && rows.length === 0 && html`<${Empty}>No visible evictions.</${Empty}>`}`;
   if (!rows.length) return html`<${Empty}>No recent evictions.</${Empty}>`;
-  return html`<ul class="feed">${rows.map((row) => html`<li key=${row.id}><span class="when" title=${clock(row.when)}>${age(row.when, now)}</span><div><strong>${row.namespace}/${row.pod}</strong><p><${Told} text=${row.message} /></p></div></li>`)}</ul>
+  // Pods with one cause are one entry.
+  const causes = new Map();
+  for (const row of rows) causes.set(row.message, [...(causes.get(row.message) || []), row]);
+  return html`<ul class="feed">${[...causes.values()].map(([row, ...others]) => html`<li key=${row.id}><span class="when" title=${clock(row.when)}>${age(row.when, now)}</span><div><strong>${[row, ...others].map((each) => `${each.namespace}/${each.pod}`).join(", ")}</strong><p><${Told} text=${row.message} /></p></div></li>`)}</ul>
     <p><${Link} to=${to("/evictions")}>All evictions</${Link}></p>`;
 }
 
