@@ -15,7 +15,7 @@ from phalanx.model.text.decoding import quoted
 
 FILES = [file for package in (phalanx, phalanx_local) for file in sorted(Path(package.__path__[0]).rglob("*.py"))]
 # Errors of a programmer, which no user sees.
-INTERNAL = {"TypeError", "InvalidTransitionError"}
+INTERNAL = {"AttributeError", "TypeError", "InvalidTransitionError"}
 
 
 @pytest.mark.parametrize(
