@@ -85,6 +85,7 @@ class TestUnplacedGang:
         assert plan.plan.is_promised(key("large"))
         assert inqueue_cpu(later(world, 900)) == 8000
 
+    @pytest.mark.feature("admission-lapse")
     @pytest.mark.feature("start-reservations")
     def test_gang_that_loses_its_reserved_start_after_five_minutes_releases_its_amounts_at_once(self) -> None:
         world = Scenario(policy()).node("n1", cpu=8)

@@ -90,8 +90,7 @@ class UnplaceableUnits(CyclePlugin):
         """
         if self._searched_in != session.plan.cycle:
             self._searched_in = session.plan.cycle
-            if self._examine(session, session.unschedulable):
-                session.quota_check.forget_limits()
+            self._examine(session, session.unschedulable)
 
     def revise(self, session: Session) -> None:
         self._examine(session, session.unschedulable)
@@ -99,11 +98,8 @@ class UnplaceableUnits(CyclePlugin):
             if unit.key in self._demands and unit.key not in session.unschedulable:
                 self._unmark(unit.key)  # it is placed, or waits for a change of its own
 
-    def _examine(self, session: Session, keys: Iterable[UnitKey]) -> bool:
-        """Mark the unschedulable units with these keys that are proved to be unplaceable, and unmark the others.
-
-        Return whether any was not marked before.
-        """
+    def _examine(self, session: Session, keys: Iterable[UnitKey]) -> None:
+        """Mark the unschedulable units with these keys that are proved to be unplaceable, and unmark the others."""
         proofs, marked = self._proofs, False
         for key in keys:
             demand, _ = session.unschedulable[key]
@@ -119,7 +115,6 @@ class UnplaceableUnits(CyclePlugin):
                 self._unmark(key)
         if marked:
             self._state.room_opened()
-        return marked
 
     def _is_unplaceable(self, session: Session, demand: WaitReason) -> bool:
         if len(self._proofs) >= _MOST_PROOFS:

@@ -31,7 +31,7 @@ class ReservedQuota(Protocol):
 class QuotaCheck:
     """Quota checks of one cycle.
 
-    Limits are fixed for the cycle until `forget_limits`; usage is current and includes open transactions.
+    Limits are fixed for the cycle; usage is current and includes open transactions.
     """
 
     def __init__(
@@ -67,11 +67,6 @@ class QuotaCheck:
                     ]
                     break
         return self._limits_of_borrowers.get(charge_path, account_limits) if self._lending else account_limits
-
-    def forget_limits(self) -> None:
-        """Compute limits again at their next use: requests that limits depend on do not count any more."""
-        self._account_limits.clear()
-        self._limits_of_borrowers.clear()
 
     @property
     def any_lends(self) -> bool:
