@@ -306,6 +306,17 @@ class TestNodes:
         stream.passes(6 * MINUTE)
         assert stream.collecting == ["gang ns/second"]
 
+    def test_gang_behind_a_promised_gang_with_common_nodes_does_not_collect(self) -> None:
+        stream = Stream(BACKFILL).nodes(4, cpu=64, gpu=2)
+        limit = {"pod_class": PodClass(run_limit=2 * HOUR), "more": {"run_time": RunTime(limit=2 * HOUR)}}
+        stream.pods("single", 8, cpu=1, gpu=1, **limit).settle()
+        stream.becomes_all("single", started=stream.now)
+        stream.job("first", 6, cpu=1, gpu=1, **limit).settle()
+        stream.now += 1
+        stream.job("second", 4, cpu=1, gpu=1, **limit).settle().passes(30 * MINUTE)
+        assert "starts no later than" in stream.why("first").message
+        assert stream.collecting == []
+
 
 class TestQueues:
     def test_queue_replaces_the_time_of_the_policy_and_children_inherit_it(self) -> None:

@@ -315,11 +315,13 @@ class Collecting(CyclePlugin):
         if wait == NEVER or not parts or not within_hard_limits(session, charges):
             self._stop(unit.key)
             return
-        if above_share(session, charges) and unit_within_share_waits(session):
+        eligible = np.logical_or.reduce([part.rows for part in parts])
+        if (above_share(session, charges) and unit_within_share_waits(session)) or self._is_behind_promise(
+            session, unit, eligible
+        ):
             self.clocks.retry_at(unit.key, session.now + _RETRY)
             return
         priority = min(session.turn_priority(member) for member in unit.members)
-        eligible = np.logical_or.reduce([part.rows for part in parts])
         rivals = [key for key in self.collections if _overlap(self._eligible[key], eligible)]
         if any(self.collections[key].priority >= priority for key in rivals):
             self._blocked[unit.key] = None
@@ -335,6 +337,18 @@ class Collecting(CyclePlugin):
         collection = self._begin(session, unit, parts, nodes)
         self.clocks.stop(unit.key)
         self._tell_collection(collection)
+
+    def _is_behind_promise(self, session: Session, unit: QueuedUnit, eligible: BoolArray) -> bool:
+        """Return whether a unit before this one in the order has a promised start on nodes that both can use."""
+        plan = plan_of(session)
+        for reservation in plan.all() if plan is not None else ():
+            ahead = self._queue.unit(reservation.key)
+            if ahead is None or not any(_overlap(part.rows, eligible) for part in reservation.parts):
+                continue
+            try_to_rank(session, ahead)
+            if ahead.rank < unit.rank:
+                return True
+        return False
 
     def _begin(self, session: Session, unit: QueuedUnit, parts: tuple[Part, ...], nodes: ChosenNodes) -> Collection:
         """Withhold room on the chosen nodes from now on."""
