@@ -21,6 +21,7 @@ from phalanx.model.peers import selects
 from phalanx.model.pod import ACTIVE, MemberState, PlanMark, Pod, PodPhase
 from phalanx.model.pools import POOL_LABEL
 from phalanx.model.selectors import HostPort
+from phalanx.scheduling.gangs.priorities import Priorities
 
 from .volume_audit import audit_volumes
 
@@ -192,6 +193,11 @@ def _audit_gangs(state: ClusterState) -> None:
         marked = [(r.mark, r.state) for r in mine if r.mark is not None and r.state in bound]
         marks: Counter[PlanMark] = Counter(mark for mark, _ in marked)
         assert gang.marks == dict(marks)
+        highest = gang.highest_priority
+        gang.highest_priority = None
+        # Read after each audit, so that the next change must reset it.
+        assert highest in (None, Priorities(state.gangs.composites).highest(gang))
+        Priorities(state.gangs.composites).highest(gang)
         assert gang.live_marks() == {mark for mark, member_state in marked if member_state in ACTIVE}
         on_nodes = gang.count(MemberState.BOUND) + gang.count(MemberState.RUNNING)
         assert gang.peak >= on_nodes

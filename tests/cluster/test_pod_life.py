@@ -22,6 +22,7 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.selectors import HostPort
+from phalanx.scheduling.gangs.priorities import Priorities
 
 from .audit import audit
 
@@ -190,3 +191,12 @@ def test_host_ports_are_held_while_a_pod_is_being_bound() -> None:
         world.state.apply(PodUpdated(msgspec.structs.replace(POD, pod_class=pod_class)))
         assert world.where is PodState.ASSUMED
         audit(world.state)
+
+
+def test_highest_priority_of_a_gang_follows_a_changed_member() -> None:
+    state = ClusterState()
+    state.apply(GangUpdated(Gang(GangKey("ns", "g"), min_member=1)))
+    for priority in (5, 9, 3):
+        state.apply(PodUpdated(msgspec.structs.replace(POD, priority=priority)))
+        audit(state)
+        assert Priorities(state.gangs.composites).own(state.gangs[GangKey("ns", "g")]) == priority

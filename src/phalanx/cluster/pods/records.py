@@ -98,6 +98,7 @@ class GangRecord(msgspec.Struct, eq=False):
     last_verdict: tuple[Verdict | None, int] | None = None
     admitted: bool = False
     withdrawn: bool = False
+    highest_priority: int | None = None  # of the living members; None after a change of members, until it is read
     redeclared: bool = False  # until the reservations for members of the former declaration are released
     _counts: list[int] = msgspec.field(default_factory=_NO_COUNTS.copy)
     _roles: dict[str, list[int]] = {}
@@ -223,7 +224,7 @@ class GangRecord(msgspec.Struct, eq=False):
         add_count(self.allocated, footprint, count)
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
-        self.cached = None
+        self.cached = self.highest_priority = None
         self._counts[state] += step
         role = self._roles.get(record.pod.role)
         if role is None:

@@ -463,6 +463,8 @@ class PodTable(dict[str, PodRecord]):
         if standing(old) != standing(pod):
             self.mark_changed(record)
         record.pod = pod
+        if old.priority != pod.priority and record.gang is not None:
+            record.gang.highest_priority = None
         if pod.placeholder:
             self.placeholders.end_at(pod.uid, pod.expires)
         if old.labels != pod.labels:

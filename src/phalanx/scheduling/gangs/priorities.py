@@ -26,7 +26,7 @@ class Priorities:
         if isinstance(gang, PodRecord):
             return gang.pod.priority
         stated = self._declared(gang)
-        return stated if stated is not None else self._highest(gang)
+        return stated if stated is not None else self.highest(gang)
 
     def turn(self, gang: GangRecord | PodRecord) -> int:
         """Return the priority by which a gang or pod is ordered among the waiting ones.
@@ -36,7 +36,7 @@ class Priorities:
         """
         if isinstance(gang, PodRecord) or not _is_native(gang) or self._above(gang) is not None:
             return self.own(gang)
-        return self._highest(gang)
+        return self.highest(gang)
 
     def victim(self, gang: GangRecord | None, own: int) -> int:
         """Return the priority that a preemptor of a pod must exceed.
@@ -60,11 +60,14 @@ class Priorities:
             return None
         return self._composites.priority(gang)
 
-    def _highest(self, gang: GangRecord) -> int:
+    def highest(self, gang: GangRecord) -> int:
+        """Return the highest priority of the gang's living members; 0 without any."""
         highest = self._highest_by_gang.get(gang)
         if highest is None:
-            alive = (member for member in gang.members.values() if member.state in _ALIVE)
-            highest = self._highest_by_gang[gang] = max((member.pod.priority for member in alive), default=0)
+            if gang.highest_priority is None:
+                alive = (member for member in gang.members.values() if member.state in _ALIVE)
+                gang.highest_priority = max((member.pod.priority for member in alive), default=0)
+            highest = self._highest_by_gang[gang] = gang.highest_priority
         return highest
 
 
