@@ -235,6 +235,20 @@ async def test_restarted_hub_gets_the_unfinished_tasks_again(tmp_path: Path) -> 
         assert await outcome(gang, task) == 3
 
 
+@pytest.mark.parametrize("size", [100, 10_000_000])
+async def test_task_whose_result_breaks_off_is_still_sent_and_can_run_again(size: int, tmp_path: Path) -> None:
+    async with local_gang(tmp_path, workers=0) as gang:
+        client, task = gang.client(), gang.task(add, 1, 2)
+        client._sent[task.number] = task
+        reader = asyncio.StreamReader()
+        reader.feed_data(b"part")
+        reader.feed_eof()
+        with pytest.raises(asyncio.IncompleteReadError):
+            await client._complete(Frame(FrameKind.VALUE, task.number, size=size), reader)
+        assert client._sent == {task.number: task}
+        task.payload.close()
+
+
 def test_unknown_kind_of_a_frame_is_refused() -> None:
     header = bytearray(Frame(FrameKind.TASK).encode())
     header[0] = 99

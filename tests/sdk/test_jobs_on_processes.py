@@ -10,6 +10,7 @@ import pytest
 from phalanx.sdk import (
     AsyncCluster,
     Cluster,
+    GangExecutor,
     InvalidArgumentError,
     JobFailedError,
     JobNotFoundError,
@@ -66,11 +67,11 @@ def test_waiting_job_explains_itself_and_obeys_orders(local_cluster: Cluster) ->
 
 
 def test_array_runs_at_most_its_limit_and_returns_results_in_order(local_cluster: Cluster) -> None:
-    array = local_cluster.map_array(["echo", "{}"], "abc", name="letters", limit=1)
+    array = local_cluster.map_array(["echo", "{}"], "abc", name="alphabet", limit=1)
     assert len(array.jobs) == 1
-    assert {job.name for job in array.as_completed(60)} == {"letters-0", "letters-1", "letters-2"}
+    assert {job.name for job in array.as_completed(60)} == {"alphabet-0", "alphabet-1", "alphabet-2"}
     assert array.results() == ["a\n", "b\n", "c\n"]
-    assert [job.name for job in as_completed(array.jobs[:1])] == ["letters-0"]
+    assert [job.name for job in as_completed(array.jobs[:1])] == ["alphabet-0"]
 
 
 def test_lists_of_the_cluster_are_entries_with_fields(local_cluster: Cluster) -> None:
@@ -103,6 +104,23 @@ def test_cluster_of_up_in_the_working_directory_is_found(
     monkeypatch.chdir(tmp_path)
     with connect() as cluster:
         assert cluster.nodes()
+
+
+def test_tenant_runs_functions_and_sees_the_published_reason(local_directory: Path) -> None:
+    with connect(local_directory / "ml.kubeconfig") as cluster:
+        assert cluster.namespace == "ml"
+        waiting = cluster.submit(["true"], name="big", replicas=9, gpus=1)
+        with pytest.raises(WaitTimeoutError):
+            waiting.wait(2, state="running")
+        explanation = waiting.explain()
+        assert explanation.reason == "NotEnoughResources"
+        assert "published" in str(explanation)
+        waiting.cancel()
+        with GangExecutor(2, cluster=cluster) as executor:
+            assert executor.submit(pow, 2, 5).result(60) == 32
+        with pytest.raises(RequestRejectedError, match="nodes is forbidden") as caught:
+            cluster.nodes()
+        assert caught.value.status == 403
 
 
 async def test_asynchronous_twin_submits_and_waits(local_directory: Path) -> None:

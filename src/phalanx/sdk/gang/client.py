@@ -232,8 +232,6 @@ class GangClient:
         self._send_soon()
 
     async def _complete(self, frame: Frame, reader: asyncio.StreamReader) -> None:
-        # (A task that was sent again after a lost connection can have two results.)
-        task = self._sent.pop(frame.task, None)
         if frame.size <= INLINE:
             stream: Any = io.BytesIO(await reader.readexactly(frame.size))
             outcome = _load(stream)
@@ -246,6 +244,9 @@ class GangClient:
                     file.write(piece)
                 file.seek(0)
                 outcome = await asyncio.to_thread(_load, file)
+        # If the connection is lost before, the task is still one that was sent. A task that was sent again can have
+        # two results.
+        task = self._sent.pop(frame.task, None)
         if task is None:
             return
         task.payload.close()
