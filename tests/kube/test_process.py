@@ -185,8 +185,8 @@ async def test_signal_asks_stoppable_work_to_end() -> None:
 
 
 def test_only_the_shell_installs_signal_handlers() -> None:
-    """Exceptions are `phalanx bench`, which cleans up after SIGTERM and ends with another exit code, and the members
-    of a gang of functions or of Dask, which end their children first.
+    """Exceptions are `phalanx bench`, which cleans up after SIGTERM and ends with another exit code, and the
+    members of a gang of functions or of Dask, which end their children first.
     """
     root = Path(phalanx.__file__).parent
     folders = {"src": root, "local": Path(phalanx_local.__file__).parent}
