@@ -308,7 +308,10 @@ class TestNodes:
 
     def test_gang_behind_a_promised_gang_with_common_nodes_does_not_collect(self) -> None:
         stream = Stream(BACKFILL).nodes(4, cpu=64, gpu=2)
-        limit: dict[str, Any] = {"pod_class": PodClass(run_limit=2 * HOUR), "more": {"run_time": RunTime(limit=2 * HOUR)}}
+        limit: dict[str, Any] = {
+            "pod_class": PodClass(run_limit=2 * HOUR),
+            "more": {"run_time": RunTime(limit=2 * HOUR)},
+        }
         stream.pods("single", 8, cpu=1, gpu=1, **limit).settle()
         stream.becomes_all("single", started=stream.now)
         stream.job("first", 6, cpu=1, gpu=1, **limit).settle()
