@@ -36,7 +36,7 @@ def test_watch_continues_after_an_outage_of_the_api_server(
     monkeypatch.setattr(JobReader, "jobs", look)
     monkeypatch.setattr(StartQuestion, "answer", look)
     client = SimpleNamespace(namespace="default")
-    monkeypatch.setattr("phalanx.cli.invocation.run_on_client", lambda work, options: asyncio.run(work(client)))
+    monkeypatch.setattr("phalanx.cli.invocation.run_on_client", lambda work, *_: asyncio.run(work(client)))
 
     result = CliRunner().invoke(cli, [*command, "--watch", "--interval", "0.5"])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from phalanx.model.text.decoding import quoted
+
 if TYPE_CHECKING:
     from phalanx.dask.cluster import PhalanxCluster as PhalanxCluster
 
@@ -12,7 +14,7 @@ __all__ = ["PhalanxCluster"]
 
 def __getattr__(name: str) -> Any:
     if name != "PhalanxCluster":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {quoted(__name__)} has no attribute {quoted(name)}")
     from phalanx.dask.cluster import PhalanxCluster
 
     return PhalanxCluster

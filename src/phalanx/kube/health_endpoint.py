@@ -10,6 +10,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from phalanx.model.text.decoding import quoted
+
 log = logging.getLogger(__name__)
 
 LEADER, STANDBY = "leader", "standby"
@@ -30,7 +32,7 @@ async def health_endpoint(
     """
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise HealthAddressError(f"--metrics-address {address!r} is not HOST:PORT")
+        raise HealthAddressError(f"--metrics-address {quoted(address)} is not HOST:PORT")
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     ready_gauge = Gauge("phalanx_process_ready", "1 if the process works.", ["part"], registry=registry)

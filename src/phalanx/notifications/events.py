@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.model.text.decoding import quoted
+
 EVENTS_KEY = "phalanx.dev/notify"
 TARGET_KEY = "phalanx.dev/notify-target"
 RECIPIENT_KEY = "phalanx.dev/notify-to"
@@ -54,7 +56,7 @@ def parse_events(text: str) -> tuple[NoticeEvent, ...]:
             events.append(NoticeEvent(name))
         except ValueError:
             known = ", ".join(("all", *NoticeEvent))
-            raise EventsError(f"unknown event {name[:40]!r}; expected some of {known}") from None
+            raise EventsError(f"unknown event {quoted(name[:40])}; expected some of {known}") from None
     if not events:
         raise EventsError("no event is named")
     return tuple(events)

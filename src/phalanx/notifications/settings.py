@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from phalanx.model.text.decoding import quoted
 from phalanx.model.text.yaml_text import decode_yaml
 from phalanx.notifications.events import EventsError, NoticeEvent, Subscription, is_recipient, parse_events
 
@@ -192,7 +193,7 @@ def _mail(field: str, settings: MailSettings) -> MailChannel:
 def _subscription(field: str, targets: dict[str, NoticeTarget], entry: QueueSettings) -> Subscription:
     target = targets.get(entry.target)
     if target is None:
-        raise SettingsError(f"{field}: unknown target {entry.target!r}; expected one of {', '.join(targets)}")
+        raise SettingsError(f"{field}: unknown target {quoted(entry.target)}; expected one of {', '.join(targets)}")
     if isinstance(target.channel, MailChannel) and not is_recipient(entry.to):
         raise SettingsError(f"{field}.to: write the recipient's name before the @ of {target.channel.domain}")
     try:

@@ -10,6 +10,7 @@ from typing import Any
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.text.decoding import quoted
 from phalanx.orders.errors import OrderError
 from phalanx.reports.jobs.kinds import COMMANDS, QUEUES
 
@@ -171,7 +172,7 @@ async def _read(client: KubeClient, name: str, what: str = "queue") -> dict[str,
         names = sorted(queue["metadata"]["name"] for queue in (await client.list_all(QUEUES.path()))["items"])
     except ApiError:
         raise OrderError("this cluster does not serve Volcano's queues; `phalanx install` installs them") from None
-    raise OrderError(f"no {what} {name!r}; expected one of {', '.join(names[:12])}")
+    raise OrderError(f"no {what} {quoted(name)}; expected one of {', '.join(names[:12])}")
 
 
 async def _write_state(client: KubeClient, name: str, state: str) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from phalanx.kube.client import KubeClient
 from phalanx.model.gang import GangKey
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.missing_pods import WhyAnswers, add_missing_pods, why_owner
 from phalanx.reports.owners import OwnerLookup, add_suspended_job, below, without_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
@@ -119,7 +120,9 @@ class WhyTarget:
             answer = await source.pod(namespace, name)
         if answer is None:
             message = await without_pods(self._owners, name, kind) if kind not in _NO_OWNERS else ""
-            raise TargetError(message or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {namespace!r}")
+            raise TargetError(
+                message or f"no {_NOUNS.get(kind, kind)} {quoted(name)} in namespace {quoted(namespace)}"
+            )
         return answer
 
     async def _gangs(self) -> tuple[list[GangKey], set[str]]:

@@ -12,6 +12,7 @@ import click
 from phalanx.cli.completion import names_from, queues
 from phalanx.cli.connection import connection_options, namespace_option
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -36,7 +37,7 @@ def _amounts(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...])
         except QuantityError:
             valid = False
         if not valid:
-            raise click.BadParameter(f"{pair!r} is not NAME=AMOUNT, such as cpu=64 or gpu=8", ctx, param)
+            raise click.BadParameter(f"{quoted(pair)} is not NAME=AMOUNT, such as cpu=64 or gpu=8", ctx, param)
         amounts[GPU if name == "gpu" else name] = amount
     return amounts
 

@@ -10,6 +10,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.text.decoding import quoted
 from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, text
@@ -29,7 +30,7 @@ async def read_conditions(client: KubeClient, namespace: str, kind: str, name: s
                 "name": f"{namespace}/{name}",
                 "objects": [_entry(resource, item) for item in objects[:_MAX_OBJECTS]],
             }
-    raise click.ClickException(f"no PodGroup or pod {name!r} in namespace {namespace!r}")
+    raise click.ClickException(f"no PodGroup or pod {quoted(name)} in namespace {quoted(namespace)}")
 
 
 def condition_lines(document: Json) -> list[str]:

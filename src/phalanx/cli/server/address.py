@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from phalanx.kube.errors import ApiError
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from phalanx.cli.connection import ClientOptions
@@ -68,9 +69,9 @@ def checked_url(url: str, origin: str) -> str:
         parts, host = urlsplit(""), None
     valid = parts.scheme in ("http", "https") and host and url.isascii() and url.isprintable() and " " not in url
     if not valid or not host or "@" in parts.netloc or parts.query or parts.fragment:
-        raise click.UsageError(f"invalid {origin} {url!r}; write a URL such as https://phalanx.example:8443")
+        raise click.UsageError(f"invalid {origin} {quoted(url)}; write a URL such as https://phalanx.example:8443")
     if parts.scheme == "http" and not is_loopback(host):
-        raise click.UsageError(f"{origin} {url!r} would send your token unencrypted; use https")
+        raise click.UsageError(f"{origin} {quoted(url)} would send your token unencrypted; use https")
     return url.rstrip("/")
 
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from phalanx.dashboard.access import Login, Right, Viewer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
+from phalanx.model.text.decoding import quoted
 
 
 def reads_for(client: KubeClient, login: Login, viewer: Viewer) -> KubeClient:
@@ -19,7 +20,7 @@ def reads_for(client: KubeClient, login: Login, viewer: Viewer) -> KubeClient:
             return
         if right is None or not await login.may(viewer, right):
             words = right.words if right is not None else f"{method} {path}"
-            raise ApiError(403, "Forbidden", f"user {viewer.name!r} lacks the right to {words}")
+            raise ApiError(403, "Forbidden", f"user {quoted(viewer.name)} lacks the right to {words}")
 
     return client.checked(check)
 

@@ -13,6 +13,7 @@ from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.scope import Scope
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.whatif.answer import FreeRoom, WhatIfAnswer
 from phalanx.reports.whatif.remote import WhatIfCommand, WhatIfResult
 from phalanx.simulation.documents import read_documents
@@ -75,9 +76,9 @@ def _refuse_other_gangs(watch: ClusterWatch, namespace: str, gang: str) -> None:
     except AmbiguousGangError as error:
         raise ViewerAccessError(400, str(error)) from error
     if not keys:
-        raise ViewerAccessError(404, f"unknown gang {name!r} in namespace {namespace!r}")
+        raise ViewerAccessError(404, f"unknown gang {quoted(name)} in namespace {quoted(namespace)}")
     if not any(watch.state.gangs[key].counts().pending for key in keys):
-        raise ViewerAccessError(400, f"gang {name!r} has no pending pods")
+        raise ViewerAccessError(400, f"gang {quoted(name)} has no pending pods")
 
 
 def _refuse_foreign_objects(manifest: str, namespace: str) -> None:

@@ -38,6 +38,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.model.gang import GangKey
+from phalanx.model.text.decoding import quoted
 from phalanx.reports.account_entries import QueueReport
 from phalanx.reports.queue_report import report
 from phalanx.reports.snapshot import Snapshot
@@ -230,7 +231,7 @@ class _Fork:
 def _part(report: WhyReport, question: AskReport) -> WhyAnswer | None:
     """Return the answer of one part of the report. Raises ValueError for any other method."""
     if question.part not in REPORT_PARTS:
-        raise ValueError(f"unknown part {question.part!r}")
+        raise ValueError(f"unknown part {quoted(question.part)}")
     answer: WhyAnswer | None = getattr(report, question.part)(*question.arguments)
     return answer
 

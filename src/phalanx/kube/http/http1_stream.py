@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.http1_connection import HEAD_LIMIT, GarbledAnswer, Http1Connection
+from phalanx.model.text.decoding import quoted
 
 __all__ = ["Http1Stream"]
 
@@ -129,7 +130,7 @@ class Http1Stream(Http1Connection):
         self._buffer.clear()
         if self._encoding not in ("", "identity"):
             if self._encoding not in ("gzip", "deflate"):
-                raise GarbledAnswer(f"content encoding {self._encoding!r}")
+                raise GarbledAnswer(f"content encoding {quoted(self._encoding)}")
             self._unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS)
         self._complete(b"")
         self._extract(body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from phalanx.model.text.decoding import quoted
 from phalanx.orders.errors import InvalidRequestError, OrderError
 from phalanx.orders.submission.job_request import GPU
 from phalanx.orders.submission.manifests import VOLCANO_JOB, group_of, label
@@ -48,7 +49,7 @@ def refuse_bad_job(document: Json) -> None:
         return
     refusals = validate(document, None, AdmissionContext())
     if refusals:
-        raise OrderError(f"job {document['metadata'].get('name')!r}: {' '.join(refusals)}")
+        raise OrderError(f"job {quoted(document['metadata'].get('name'))}: {' '.join(refusals)}")
 
 
 async def create_all(

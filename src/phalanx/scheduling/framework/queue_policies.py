@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Tree
+from phalanx.model.text.decoding import quoted
 
 ORDERS = ("traverse", "fifo")
 _FIELDS = ("order", "preempt", "reserve")
@@ -86,16 +87,16 @@ def _parse(place: str, entry: object, errors: list[str]) -> QueuePolicy:
     for key in entry:
         if key not in _FIELDS:
             close = difflib.get_close_matches(str(key), _FIELDS, n=1)
-            errors.append(f"{place}.{key}: unknown key{f'; did you mean {close[0]!r}?' if close else ''}")
+            errors.append(f"{place}.{key}: unknown key{f'; did you mean {quoted(close[0])}?' if close else ''}")
     order = entry.get("order")
     if order is not None and order not in ORDERS:
-        errors.append(f"{place}.order: {order!r} is unknown; expected {' or '.join(ORDERS)}")
+        errors.append(f"{place}.order: {quoted(order)} is unknown; expected {' or '.join(ORDERS)}")
         order = None
     switches: dict[str, bool | None] = {}
     for key in _FIELDS[1:]:
         value = entry.get(key)
         if value is not None and not isinstance(value, bool):
-            errors.append(f"{place}.{key}: {value!r} is not true or false")
+            errors.append(f"{place}.{key}: {quoted(value)} is not true or false")
             value = None
         switches[key] = value
     return QueuePolicy(order, switches["preempt"], switches["reserve"])
