@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from phalanx.model.text.decoding import quoted
-
 if TYPE_CHECKING:
     from phalanx.dask.cluster import PhalanxCluster as PhalanxCluster
 
@@ -14,7 +12,7 @@ __all__ = ["PhalanxCluster"]
 
 def __getattr__(name: str) -> Any:
     if name != "PhalanxCluster":
-        raise AttributeError(f"module {quoted(__name__)} has no attribute {quoted(name)}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from phalanx.dask.cluster import PhalanxCluster
 
     return PhalanxCluster

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from phalanx.model.text.decoding import quoted
-
 if TYPE_CHECKING:
     from phalanx.sdk.arrays import as_completed as as_completed
     from phalanx.sdk.async_cluster import AsyncCluster as AsyncCluster
@@ -64,7 +62,7 @@ __all__ = [*sorted(_MODULES)]
 def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
-        raise AttributeError(f"module {quoted(__name__)} has no attribute {quoted(name)}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
