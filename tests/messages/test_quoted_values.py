@@ -13,7 +13,14 @@ import phalanx_local
 from phalanx.kube.causes import cause_text
 from phalanx.model.text.decoding import quoted
 
-FILES = [file for package in (phalanx, phalanx_local) for file in sorted(Path(package.__path__[0]).rglob("*.py"))]
+# The packages for programs in Python: their users read literals of Python, and they import no decoder.
+FOR_PROGRAMS = {"sdk", "dask"}
+FILES = [
+    file
+    for root in (Path(package.__path__[0]) for package in (phalanx, phalanx_local))
+    for file in sorted(root.rglob("*.py"))
+    if file.relative_to(root).parts[0] not in FOR_PROGRAMS
+]
 # Errors of a programmer, which no user sees.
 INTERNAL = {"AttributeError", "TypeError", "InvalidTransitionError"}
 
