@@ -8,9 +8,10 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from phalanx.sdk.errors import GangEndedError, PhalanxError
 from phalanx.sdk.gang.calls import CallPickler
 from phalanx.sdk.gang.certificates import HUB, WORKER, GangKeys, client_context, context_of, make_keys
 from phalanx.sdk.gang.client import GangClient, PickledCall, pickle_call
@@ -43,6 +44,7 @@ class LocalGang:
         self.hub = Hub(client_timeout, {"python": python, "port": 1})
         self.workers: dict[int, asyncio.subprocess.Process] = {}
         self.clients: list[asyncio.Task[None]] = []
+        self.ends: list[Callable[[PhalanxError], None]] = []
         self.numbers = iter(range(1, 1_000_000))
 
     def context(self, role: str = HUB) -> ssl.SSLContext:
@@ -68,6 +70,7 @@ class LocalGang:
 
         client = GangClient(client_context(keys or self.keys), reach, retries=retries, timeout=timeout)
         self.clients.append(asyncio.create_task(client.run()))
+        self.ends.append(client.end)
         return client
 
     def task(self, function: object, *arguments: object, rank: int = -1) -> PickledCall:
@@ -88,6 +91,8 @@ async def local_gang(
         for running in gang.clients:
             running.cancel()
         await asyncio.gather(*gang.clients, return_exceptions=True)
+        for end in gang.ends:
+            end(GangEndedError("the test has ended"))
         server.close()
         for process in gang.workers.values():
             with contextlib.suppress(ProcessLookupError):
