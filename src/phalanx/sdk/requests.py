@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from phalanx.model.text.decoding import quoted
-
 Json = dict[str, Any]
 
 # Characters of a script that becomes an argument of the container; Linux limits an argument to 128 KiB.
@@ -61,22 +59,22 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
     if unknown:
         known = ", ".join(sorted(SubmitOptions.__optional_keys__))
         first = sorted(unknown)[0]
-        raise InvalidArgumentError(f"unknown argument {quoted(first)}; expected one of {known}", field=first)
+        raise InvalidArgumentError(f"unknown argument {first!r}; expected one of {known}", field=first)
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
     if not words:
         raise InvalidArgumentError("the command is empty", field="command")
     if faults := subdomain_faults(name):
-        raise InvalidArgumentError(f"invalid name {quoted(name)}: {faults[0]}", field="name")
+        raise InvalidArgumentError(f"invalid name {name!r}: {faults[0]}", field="name")
     for field, known_words in (("framework", FRAMEWORKS), ("restart", RESTARTS)):
         word = options.get(field)
         if word and word not in known_words:
             raise InvalidArgumentError(
-                f"unknown {field} {quoted(word)}; expected one of {', '.join(known_words)}", field=field
+                f"unknown {field} {word!r}; expected one of {', '.join(known_words)}", field=field
             )
     replicas = options.get("replicas", 1)
     if not isinstance(replicas, int) or replicas < 1:
         raise InvalidArgumentError(
-            f"invalid replicas {quoted(replicas)}: must be a whole number of at least 1", field="replicas"
+            f"invalid replicas {replicas!r}: must be a whole number of at least 1", field="replicas"
         )
     resubmit = options.get("resubmit", 0)
     retries = options.get("max_retry")

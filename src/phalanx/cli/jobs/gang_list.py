@@ -171,12 +171,13 @@ def _states(texts: tuple[str, ...]) -> set[str] | None:
 
 def _kinds(texts: tuple[str, ...]) -> set[str]:
     """Return the kinds that --kind selects by their kind, plural or short name."""
+    if not texts:
+        return set()
+    # The kinds of jobs are those of the dialects, which only this option reads.
     from phalanx.reports.jobs.kinds import WORDS
     from phalanx.reports.owner_kinds import job_words
 
-    words = (
-        {**job_words(), **WORDS, "podgroup": "podgroup", "podgroups": "podgroup", "pods": "pod"} if texts else {}
-    )
+    words = {**job_words(), **WORDS, "podgroup": "podgroup", "podgroups": "podgroup", "pods": "pod"}
     return {words.get(text.lower(), text.lower()) for text in texts}
 
 
@@ -194,10 +195,10 @@ class _Filter:
 
     def refuse_unknown_kinds(self, listed: set[str]) -> None:
         """Raise click.UsageError if a selected kind is neither among the kinds `listed` nor a kind of jobs."""
-        from phalanx.cli.listing.known_names import refuse_unknown_words
-        from phalanx.reports.owner_kinds import job_words
-
         if unlisted := sorted(self._kinds - listed):
+            from phalanx.cli.listing.known_names import refuse_unknown_words
+            from phalanx.reports.owner_kinds import job_words
+
             known = (*_KINDS, "pod", *job_words().values(), *listed)
             refuse_unknown_words("--kind", unlisted, dict(zip(known, known, strict=True)))
 
