@@ -11,6 +11,7 @@ import yaml
 
 from phalanx.cli.main import cli
 from phalanx.sdk.errors import InvalidArgumentError, PhalanxError, translated
+from phalanx.sdk.gang.objects import gang_job
 from phalanx.sdk.requests import command_job, manifest_objects, script_command
 
 
@@ -87,9 +88,19 @@ def test_script_runs_with_the_interpreter_of_its_first_line(tmp_path: Path) -> N
     assert script_command(file)[:3] == ["/usr/bin/env", "bash", "-c"]
     other = tmp_path / "train.py"
     other.write_text("print(1)")
-    assert script_command(other) == ["python3", "-c", "print(1)"]
+    assert script_command(other) == ["python3", "-u", "-c", "print(1)"]
     with pytest.raises(InvalidArgumentError, match="cannot read the script"):
         script_command(tmp_path / "missing.py")
+
+
+def test_gang_prints_without_a_buffer_unless_its_user_sets_the_variable() -> None:
+    def variables(options: Any) -> dict[str, Any]:
+        job = gang_job("a", options, client_timeout=1, python="", local=False, namespace="")
+        (container,) = job["spec"]["tasks"][0]["template"]["spec"]["containers"]
+        return {variable["name"]: variable.get("value") for variable in container["env"]}
+
+    assert variables({"image": "x"})["PYTHONUNBUFFERED"] == "1"
+    assert variables({"image": "x", "environment": {"PYTHONUNBUFFERED": ""}})["PYTHONUNBUFFERED"] == ""
 
 
 def test_manifest_is_a_dictionary_a_file_or_a_text(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import weakref
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -146,6 +147,27 @@ class PhalanxCluster(SpecCluster):  # type: ignore[misc]
             # The certificates are made with the job.
             self.scheduler, self.security = scheduler, self.gang.security
         await super()._start()
+
+    async def _correct_state_internal(self) -> None:
+        if self.status is not Status.closing:
+            await super()._correct_state_internal()
+            return
+        # The gang is deleted as a whole, so no worker is retired: the scheduler can be gone.
+        async with self._lock:
+            self._correct_state_waiting = None
+            await asyncio.gather(*(worker.close() for worker in self.workers.values()))
+            self.workers.clear()
+
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        except BaseException:
+            # A second call must not wait for the end of this one.
+            self.status = Status.closed
+            raise
+        finally:
+            if self.scheduler is not None:
+                await self.scheduler.close()
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"{_PREFIX}{worker_number}"

@@ -22,8 +22,10 @@ from phalanx.sdk.gang.settings import MemberSettings, resolve
 #: Handler of the scheduler that the client calls while it lives.
 ALIVE = "phalanx_alive"
 _RETRY = 0.5
-# Ends of a worker after which its pod starts again; after a retirement it does not.
+# Ends of a worker after which its pod starts again; after a retirement ("scheduler-close-worker") it does not.
 _LOST = ("connection-broken", "heartbeat", "fail-hard")
+# A scheduler whose pod is deleted or evicted closes its workers. If the gang ends, they are deleted anyway.
+_SCHEDULER_ENDED = "scheduler-close"
 
 
 def versions() -> dict[str, Any]:
@@ -105,7 +107,12 @@ async def run_worker(settings: MemberSettings, stopping: asyncio.Event) -> int:
                 await worker.close_gracefully(reason="pod-ends")
             reason = worker.end_reason
     print(f"the worker ends: {reason}", flush=True)
-    return 1 if any(text in reason for text in _LOST) else 0
+    return exit_code(reason)
+
+
+def exit_code(reason: str) -> int:
+    """Return the exit code of a worker that ended for a reason: with 1 its pod starts again."""
+    return int(reason == _SCHEDULER_ENDED or any(text in reason for text in _LOST))
 
 
 async def _run(settings: MemberSettings) -> int:

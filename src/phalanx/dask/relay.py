@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from phalanx.sdk.errors import PhalanxError
 
 _PIECE = 64 * 1024
+# Time for which a new connection waits for a scheduler that restarts; distributed's own limit of a connection.
+_RESTART_SECONDS = 30.0
+_RETRY = 0.2
 
 
 class Relay:
@@ -53,20 +57,45 @@ class Relay:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
-            place = await self._find()
-            try:
-                there, back = await asyncio.open_connection(*place)
-            except OSError:
-                self._place = None
-                return
-            self._writers.add(back)
-            await asyncio.gather(_copy(reader, back, writer), _copy(there, writer, back))
-            self._writers.discard(back)
+            if greeting := await reader.read(_PIECE):
+                there, back = await self._open(greeting, writer)
+                try:
+                    await asyncio.gather(_copy(reader, back, writer), _copy(there, writer, back))
+                finally:
+                    self._writers.discard(back)
         except PhalanxError as error:
             self.failure = error
+        except OSError:
+            pass  # distributed reports the closed connection
         finally:
             writer.close()
             self._writers.discard(writer)
+
+    async def _open(
+        self, greeting: bytes, client: asyncio.StreamWriter
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect a client to the scheduler, which has answered the client's greeting (a TLS client speaks first).
+
+        The client's connection stays open while the scheduler restarts: for distributed, its end during a handshake
+        is a fatal error. Raises OSError if no scheduler answers within the time of a restart.
+        """
+        deadline = time.monotonic() + _RESTART_SECONDS
+        while not client.is_closing() and time.monotonic() < deadline:
+            place = await self._find()
+            with contextlib.suppress(OSError):
+                there, back = await asyncio.open_connection(*place)
+                self._writers.add(back)
+                back.write(greeting)
+                # A scheduler that ends, and kubectl without its pod, accept a connection and close it.
+                if answer := await there.read(_PIECE):
+                    client.write(answer)
+                    return there, back
+                self._writers.discard(back)
+                back.close()
+            if self._place == place:
+                self._place = None
+            await asyncio.sleep(_RETRY)
+        raise ConnectionError("no scheduler answers")
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, other: asyncio.StreamWriter) -> None:

@@ -150,7 +150,7 @@ def script_command(file: Path) -> list[str]:
         )
     first = text.partition("\n")[0]
     words = first[2:].split() if first.startswith("#!") else []
-    return [*(words or (["python3"] if file.suffix == ".py" else ["/bin/sh"])), "-c", text]
+    return [*(words or (["python3", "-u"] if file.suffix == ".py" else ["/bin/sh"])), "-c", text]
 
 
 def generated_name(prefix: str) -> str:

@@ -94,6 +94,8 @@ def _template(
     container["env"] = [
         *({"name": PREFIX + key, "value": value} for key, value in variables.items()),
         *({"name": PREFIX + key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()),
+        # The log shows a line as soon as a function prints it, and before a killed process loses it.
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
         *(_local_variables(container) if local else ()),
         *container.get("env", ()),
     ]

@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from phalanx.sdk.errors import UnpicklableError
 from phalanx.sdk.gang.calls import SPOOLED, load_call
 from phalanx.sdk.gang.certificates import HUB_NAME, WORKER, context_of
 from phalanx.sdk.gang.settings import MemberSettings, resolve
@@ -170,9 +171,16 @@ class _call:  # noqa: N801 - used like a function
 
 
 def _dump(value: object, file: Any) -> None:
+    """Pickle the result of a function. Raises UnpicklableError."""
     import cloudpickle
 
-    cloudpickle.dump(value, file)
+    try:
+        cloudpickle.dump(value, file)
+    except Exception as error:
+        raise UnpicklableError(
+            f"the result of type {type(value).__qualname__} cannot be sent back: {type(error).__name__}: {error}",
+            field="result",
+        ) from error
 
 
 def _dump_error(error: BaseException, file: Any) -> None:
