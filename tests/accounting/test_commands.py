@@ -197,7 +197,10 @@ def test_without_accounts_it_says_where_they_were_looked_for(tmp_path: Path) -> 
     for command in (("history",), ("report",), ("accounting", "prune", "--older-than", "1d")):
         done = CliRunner().invoke(cli, [*command, "--database", str(file)])
         assert done.exit_code == 1
-        assert done.output == f"Error: no accounts at {file}: start `phalanx accounting run` with this database\n"
+        assert done.output == (
+            f"Error: no accounts at {file}: start `phalanx accounting run` with this database, or name "
+            "the database of your cluster with --database or PHALANX_ACCOUNTING_DATABASE\n"
+        )
         assert not file.exists()
 
 

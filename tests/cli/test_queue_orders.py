@@ -64,6 +64,8 @@ class Api:
                 state = "Open" if document["action"] == "OpenQueue" else "Closing"
                 self.objects[f"{QUEUES}/{document['target']['name']}"]["status"] = {"state": state}
             return document
+        if f"{path}/{document['metadata']['name']}" in self.objects:
+            raise ApiError(409, "AlreadyExists", "already exists")
         return self._store(f"{path}/{document['metadata']['name']}", document)
 
     async def patch(self, path: str, patch: dict[str, Any], kind: PatchType) -> dict[str, Any]:
@@ -104,6 +106,8 @@ async def test_queue_is_created_with_the_given_fields_under_an_existing_parent()
     assert api.objects[f"{QUEUES}/vision"]["spec"] == {"parent": "research", "weight": 3}
     with pytest.raises(OrderError, match="no parent queue 'nosuch'; expected one of default, research, root"):
         await create_queue(api.client, "x", {"parent": "nosuch"})
+    with pytest.raises(OrderError, match="queue vision exists already; change it with phalanx queue edit vision"):
+        await create_queue(api.client, "vision", {})
 
 
 async def test_amounts_replace_those_of_their_field_and_an_equal_edit_changes_nothing() -> None:
@@ -160,6 +164,17 @@ async def test_quota_is_created_then_its_amounts_are_replaced_and_removed() -> N
     assert api.objects[f"{QUOTAS}/team"]["spec"] == {"min": {"gpu": "1"}}
     await set_quota(api.client, "ml", "team", {"min": None})
     assert api.objects[f"{QUOTAS}/team"]["spec"] == {}
+
+
+async def test_quota_with_min_above_max_is_refused_with_both_amounts() -> None:
+    api = Api()
+    with pytest.raises(OrderError, match="min of cpu is 4, above its max 3500m"):
+        await set_quota(api.client, "ml", "team", {"min": {"cpu": "4"}, "max": {"cpu": "3500m"}})
+    await set_quota(api.client, "ml", "team", {"max": {"cpu": "3500m"}})
+    with pytest.raises(OrderError, match="min of cpu is 4, above its max 3500m"):
+        await set_quota(api.client, "ml", "team", {"min": {"cpu": "4"}})
+    await set_quota(api.client, "ml", "team", {"min": {"cpu": "4"}, "max": None})
+    assert api.objects[f"{QUOTAS}/team"]["spec"] == {"min": {"cpu": "4"}}
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu=", "=4", "cpu=abc", "cpu=-1"])

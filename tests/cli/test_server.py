@@ -211,7 +211,7 @@ def test_list_of_a_tenant_uses_scheduler_names_and_user_label_of_the_server() ->
 
 
 @pytest.mark.parametrize("url", ["", "http://foreign.example"])
-def test_list_of_a_tenant_without_a_server_states_the_assumed_scheduler_name(url: str) -> None:
+def test_list_of_a_tenant_whose_server_fails_states_the_assumed_scheduler_name(url: str) -> None:
     settings, warning = settings_of_tenant(web.Response(status=503), url)
     assert settings.scheduler_names == ("phalanx",)
     assert warning.startswith("not read: the scheduler's policy; ")

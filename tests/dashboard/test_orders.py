@@ -346,7 +346,7 @@ async def test_several_gangs_are_cancelled_by_one_request_and_a_refusal_stops_no
     status, told = await bulk(writing, "cancel", wanted, ours)
     assert status == 200, told
     assert [bool(each["error"]) for each in told["answers"]] == [False, True, False]
-    assert "with its 1 pods" in told["answers"][0]["message"]
+    assert "with its 1 pod (" in told["answers"][0]["message"]
     confirmed_orders = [
         {"namespace": "ours", "name": each["name"], "confirmed": True, "uid": each["uid"]}
         for each in told["answers"]

@@ -86,6 +86,22 @@ async def test_a_volcano_job_is_held_by_a_command(world: World) -> None:
     assert sorted(each["action"] for each in await world.list(COMMANDS)) == ["AbortJob", "ResumeJob"]
 
 
+async def test_order_on_a_pod_without_its_kind_names_the_pod(world: World) -> None:
+    from tests.e2e.world import pod
+
+    await world.make(pod("lone"))
+    code, output = await run(world, "cancel", "lone", "--dry-run")
+    assert (code, "no job or PodGroup 'lone'" in output, "; write pod/lone for the pod" in output) == (
+        1,
+        True,
+        True,
+    )
+    code, output = await run(world, "cancel", "pod/lone", "--dry-run")
+    assert (code, output.strip()) == (0, f"would delete pod/lone in namespace {world.namespace} (not running)")
+    code, output = await run(world, "cancel", "pod/lone", "--yes")
+    assert (code, output.strip()) == (0, "pod/lone cancelled: the pod is deleted")
+
+
 async def test_order_commands_refuse_running_foreign_and_unordered_gangs_by_name(world: World) -> None:
     job = await native(world, "runs")
     await member(world, "runs-0", job)

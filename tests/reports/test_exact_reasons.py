@@ -16,6 +16,7 @@ from phalanx.model.verdict import NamedObject, NodeCount, Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, VerdictFields, read_told, told_fields
 from phalanx.reports.jobs.entries import JobEntry
 from phalanx.reports.jobs.read_documents import job_entry, read_pod
+from phalanx.reports.other_scheduler import of_other_scheduler
 from phalanx.scheduling.diagnosis import verdicts
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.refusals.no_room import Gap, Shortage
@@ -27,6 +28,7 @@ from phalanx.scheduling.refusals.refusal import (
     VictimsTerminating,
     waiting_for_gang_group,
 )
+from phalanx.views.verdict_texts import start_text
 from tests.cluster_content import G, pod, state_of
 
 TAINT, FULL = NodeCount("node(s) had untolerated taint {a: b}", 2), NodeCount("Insufficient cpu", 2, "cpu")
@@ -174,3 +176,13 @@ def test_a_volcano_job_has_the_exact_code_of_its_group() -> None:
     group = {"status": {"conditions": [condition(LAST_VERDICT, "True", "QueueNotFound", "{}")]}}
     assert job_entry("vcjob", job, [], [group], 0.0).reason == "QueueNotFound"
     assert job_entry("vcjob", job, [], [], 0.0).reason == "Unschedulable"
+
+
+def test_pod_of_another_scheduler_is_advised_the_name_that_only_phalanx_serves() -> None:
+    verdict = of_other_scheduler([pod("p", scheduler="other")], ("default-scheduler", "phalanx", "volcano"))
+    assert "create the pods with spec.schedulerName: phalanx;" in verdict.change
+
+
+def test_start_without_open_nodes_names_no_closed_nodes() -> None:
+    # With an autoscaler no node is closed: further nodes can be created.
+    assert start_text("NodesClosed") == "unknown: the open nodes have no room for it even when they are empty"

@@ -85,7 +85,10 @@ class Database:
         Without `check` the tables are not compared with this release: `upgrade` has done so in this process.
         """
         if self._file is not None and not self._file.exists():
-            raise DatabaseError(f"no accounts at {self._file}: start `phalanx accounting run` with this database")
+            raise DatabaseError(
+                f"no accounts at {self._file}: start `phalanx accounting run` with this database, or name "
+                "the database of your cluster with --database or PHALANX_ACCOUNTING_DATABASE"
+            )
         with self._translated_errors(), self.engine.connect() as connection:
             if self._file is None:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")

@@ -16,7 +16,9 @@ _LOOSE = frozenset({"PodGroup", "Pod"})
 
 def described(target: Target) -> str:
     """Return a one-line description of the objects that the cancellation of a gang deletes."""
-    pods = f"{len(target.members)} pods ({target.running} running)"
+    pods = f"{_pods(len(target.members))} ({target.running} running)"
+    if target.resource is PODS:
+        return f"{target.title} in namespace {target.namespace} ({'running' if target.running else 'not running'})"
     below = f", the owner of {target.chain[0]}" if target.chain else ""
     return f"{target.title} in namespace {target.namespace}{below}, with its {pods}"
 
@@ -48,7 +50,14 @@ async def cancel(client: KubeClient, target: Target) -> str:
     for path, uid in top:
         await client.delete(path, uid=uid, propagation="Background")
     await asyncio.gather(*(_delete(client, path, uid) for path, uid in pods))
-    return f"{target.title} cancelled: the gang and its {len(target.members)} pods are deleted"
+    if target.resource is PODS:
+        return f"{target.title} cancelled: the pod is deleted"
+    count = len(target.members)
+    return f"{target.title} cancelled: the gang and its {_pods(count)} are deleted"
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
 
 
 async def _refuse_parts(client: KubeClient, target: Target, objects: list[tuple[str, str]]) -> None:

@@ -11,8 +11,10 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.text.decoding import quoted
+from phalanx.model.text.quantity import parse_quantity
 from phalanx.orders.errors import OrderError
 from phalanx.reports.jobs.kinds import COMMANDS, QUEUES
+from phalanx.reports.jobs.read_documents import mapping
 
 QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 _GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
@@ -35,7 +37,12 @@ async def create_queue(client: KubeClient, name: str, spec: Mapping[str, Any], *
         # The API's default of a weight is that of queues without one.
         "spec": {"weight": 1, **spec},
     }
-    await client.create(QUEUES.path(), manifest, {"dryRun": "All"} if dry_run else None)
+    try:
+        await client.create(QUEUES.path(), manifest, {"dryRun": "All"} if dry_run else None)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        raise OrderError(f"queue {name} exists already; change it with phalanx queue edit {name}") from error
     return f"queue {name} {'would be ' if dry_run else ''}created"
 
 
@@ -126,26 +133,40 @@ async def delete_queue(client: KubeClient, name: str) -> str:
 
 async def set_quota(client: KubeClient, namespace: str, name: str, spec: Mapping[str, Any]) -> str:
     """Replace `min` and `max` of an ElasticQuota, which is created if it does not exist; None removes one. Return a
-    message."""
+    message. Raises OrderError for a `min` above `max`, which the scheduler would cut."""
     path = QUOTAS.path(namespace, name)
     try:
         before = await client.get(path)
     except ApiError as error:
         if error.status != 404:
             raise
+        new = {field: values for field, values in spec.items() if values is not None}
+        _refuse_min_above_max(new)
         manifest = {
             "apiVersion": f"{QUOTAS.group}/{QUOTAS.version}",
             "kind": QUOTAS.kind,
             "metadata": {"name": name, "namespace": namespace},
-            "spec": {field: values for field, values in spec.items() if values is not None},
+            "spec": new,
         }
         await client.create(QUOTAS.path(namespace), manifest)
         return f"quota {namespace}/{name} created"
     old = before.get("spec") or {}
+    _refuse_min_above_max({**old, **spec})
     patch = {field: None if values is None else replacing(old.get(field), values) for field, values in spec.items()}
     after = await client.patch(path, {"spec": patch}, PatchType.MERGE)
     changed = after["metadata"].get("resourceVersion") != before["metadata"].get("resourceVersion")
     return f"quota {namespace}/{name} {'changed' if changed else 'unchanged'}"
+
+
+def _refuse_min_above_max(spec: Mapping[str, Any]) -> None:
+    minimum, maximum = mapping(spec.get("min")), mapping(spec.get("max"))
+    for resource in sorted(minimum.keys() & maximum.keys()):
+        try:
+            exceeds = parse_quantity(minimum[resource], 1000) > parse_quantity(maximum[resource], 1000)
+        except ValueError:
+            continue
+        if exceeds:
+            raise OrderError(f"min of {resource} is {minimum[resource]}, above its max {maximum[resource]}")
 
 
 def replacing(before: object, after: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,10 +129,12 @@ class TargetFinder:
             kind = WORDS.get(word, "")
             try:
                 job_found = await find_job(self._reader, kind, object_name, self._namespace)
-            except NotFoundError:
+            except NotFoundError as error:
                 # The operator gives the PodGroup another name, or has created none.
                 job = None if kind else await self._job_named(object_name)
                 if job is None:
+                    if await self._is_pod(object_name):
+                        raise NotFoundError(f"{error.message}; write pod/{object_name} for the pod") from error
                     raise
                 (resource, first), members = job, []
             else:
@@ -257,6 +259,11 @@ class TargetFinder:
             kind = resource.kind.lower()
             raise OrderError(f"no {kind} {quoted(name)} in namespace {quoted(self._namespace)}") from error
         return document
+
+    async def _is_pod(self, name: str) -> bool:
+        """Return whether a pod has this name, as far as the user can read it."""
+        _, pods = await self._owners.objects("v1", "Pod")
+        return any(name_of(pod) == name for pod in pods.values())
 
     async def _suspendable_resource(self, word: str) -> Resource:
         for kind in SUSPENDABLE:

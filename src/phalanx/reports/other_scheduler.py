@@ -13,12 +13,14 @@ def of_other_scheduler(pods: Sequence[Pod], ours: Collection[str], who: str = "t
     messages."""
     names = sorted({pod.scheduler or "default-scheduler" for pod in pods})
     listed = ", ".join(f'"{name}"' for name in names)
+    # In most clusters kube-scheduler serves default-scheduler.
+    own = min(ours, key=lambda name: (name == "default-scheduler", name))
     subject, verb = (who, "has") if len(pods) == 1 else (f"{len(pods)} pods of {who}", "have")
     return Verdict(
         "OtherScheduler",
         f"{subject} {verb} spec.schedulerName {listed}, so Phalanx does not place "
         f"{'it' if len(pods) == 1 else 'them'}",
         unschedulable=False,
-        change=f"check that scheduler, or create the pods with spec.schedulerName: {min(ours)}; if Phalanx itself "
+        change=f"check that scheduler, or create the pods with spec.schedulerName: {own}; if Phalanx itself "
         f"serves {listed}, add {' '.join(f'--scheduler-name {name}' for name in names)}",
     )

@@ -76,7 +76,7 @@ START_TEXTS: Mapping[str, str] = MappingProxyType(
         "BeyondHorizon": "beyond the horizon of the plan",
         "NoEndKnown": "unknown: pods that must end first have no known end",
         "CannotEverRun": "never, as declared: it does not fit on the nodes even if they were empty",
-        "NodesClosed": "unknown: nodes that it needs are closed",
+        "NodesClosed": "unknown: the open nodes have no room for it even when they are empty",
         "DeadlineImpossible": "not before its deadline",
         "NotAnAmount": "unknown: it waits for something other than free resources",
         "Held": "unknown: it waits for something else first",

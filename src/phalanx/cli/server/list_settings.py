@@ -18,29 +18,22 @@ if TYPE_CHECKING:
 async def list_settings(
     invocation: Invocation, client: KubeClient, *, required: bool = False
 ) -> tuple[ListSettings, str]:
-    """Return the settings, and a warning if neither the user nor the server could read them.
+    """Return the settings, and a warning if a published server failed to answer for a user who cannot read them.
 
-    With `required` a server that fails raises click.ClickException.
+    With `required` such a server raises click.ClickException.
     """
     settings = await invocation.list_settings(client)
     if settings.readable:
         return settings, ""
     try:
-        published = await _published_settings(invocation, client, settings)
+        return await _published_settings(invocation, client, settings) or settings, ""
     except click.ClickException as error:
         if required:
             raise
-        published, cause = None, f"; {error.message}"
-    else:
-        cause = ""
-    if published is not None:
-        return published, ""
-    names = ", ".join(settings.scheduler_names)
-    fix = "" if invocation.scheduler_names else "; fix: use --scheduler-name"
-    return (
-        settings,
-        f"not read: the scheduler's policy{cause}; assuming schedulerName {names}, users are unknown{fix}",
-    )
+        names = ", ".join(settings.scheduler_names)
+        fix = "" if invocation.scheduler_names else "; fix: use --scheduler-name"
+        warning = f"not read: the scheduler's policy; {error.message}"
+        return settings, f"{warning}; assuming schedulerName {names}, users are unknown{fix}"
 
 
 async def _published_settings(

@@ -188,7 +188,8 @@ class BlockedByFifo(Refusal, frozen=True):
     def _verdict(self, unit: str, about: NamedObject) -> Verdict:
         return Verdict(
             BEHIND_IN_QUEUE,
-            f"{unit} waits behind {self.head}, which does not fit yet: {self.queue} has dequeueStrategy fifo",
+            f"{unit} waits behind {self.head}, which does not fit yet: {self.queue} has dequeueStrategy fifo, "
+            "by its spec or the policy",
             unschedulable=False,
             objects=joined_objects((about,), self.objects),
         )
