@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.gangs.held_room import HELD_ROOM
+from tests.e2e.test_preemption import priority
 from tests.e2e.world import PODS, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -70,6 +71,34 @@ async def test_room_is_held_through_a_restart(world: World) -> None:
     await world.pods("other-1", "other-2")
     await world.scheduler()
     await world.until_held("other-1", "other-2")
+    await world.pods("exec-1", "exec-2", **app("a"))
+    await world.until_bound("exec-1", "exec-2")
+
+
+async def test_room_is_held_through_a_restart_while_the_driver_waits_for_evicted_pods(world: World) -> None:
+    await world.node("n1", cpu="3")
+    first = await world.scheduler()
+    await world.pod("victim", cpu="3", terminationGracePeriodSeconds=30)
+    await world.until_bound("victim")
+    await world.phase("Running", "victim")
+    await world.pod("driver", **app("a", 2), priorityClassName=await priority(world, 1000))
+
+    async def victim_leaves() -> bool:
+        return bool((await world.get(PODS, "victim"))["metadata"].get("deletionTimestamp"))
+
+    await world.until(victim_leaves, "the victim leaves")
+    await world.settled(first)
+    driver = await world.get(PODS, "driver")
+    assert driver["status"]["nominatedNodeName"]
+    assert HELD_ROOM in driver["metadata"]["annotations"]
+    await first.kill()
+    await world.pod("thief", cpu="2")
+    second = await world.scheduler()
+    await world.settled(second)
+    assert not [write for write in second.wire.writes if "driver" in write]
+    await world.delete(PODS, "victim")
+    await world.until_bound("driver")
+    await world.until_held("thief")
     await world.pods("exec-1", "exec-2", **app("a"))
     await world.until_bound("exec-1", "exec-2")
 

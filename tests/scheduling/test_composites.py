@@ -239,6 +239,33 @@ class TestPriority:
         assert world.started() >= {"a", "b"}
         assert len(world.evicted) == 2
 
+    def started_with_room_for_a_second_group(self) -> World:
+        """Return a started composite whose second group waits for a victim with a long grace period."""
+        world = World(PREEMPTING).node("n1", gpu=2).node("n2", gpu=1)
+        world.pod("low", gpu=1, more={"grace": 300}).composite("c", 1, priority=9)
+        world.group("a", 1, "c", gpu=1, priority=9).work().confirm()
+        world.composite("c", 1, priority=9, initiated=True).group("b", 2, "c", gpu=1, priority=9).work()
+        assert world.evicted == ["low"]
+        assert sorted(world.held()) == ["b-0", "b-1"]
+        return world.becomes("low", terminating=True, condemned="phalanx", leaves=world.now + 300)
+
+    def test_nominated_group_of_a_started_composite_holds_its_room_in_its_next_turn(self) -> None:
+        world = self.started_with_room_for_a_second_group()
+        held = world.held()
+        world.composite("c", 1, priority=8, initiated=True).work()
+        assert world.held() == held
+        assert world.why("b").code == "WaitingForEvictedPods"
+        assert world.gone("low").work().started() == {"a", "b"}
+
+    def test_nominated_group_of_a_started_composite_holds_its_room_in_the_next_process(self) -> None:
+        world = self.started_with_room_for_a_second_group()
+        held = world.held()
+        for uid, node in held.items():
+            world.becomes(uid, nominated_node=node)
+        world.restart().work()
+        assert (world.held(), world.evicted) == (held, ["low"])
+        assert world.gone("low").work().started() == {"a", "b"}
+
     def test_composite_with_preemption_policy_never_evicts_no_pod(self) -> None:
         world = World(PREEMPTING).node("n1", gpu=4).job("low", 4, minimum=1, gpu=1).run()
         world.composite("c", 1, priority=9, preempts=False).group("a", 1, "c", gpu=1, priority=9).run()

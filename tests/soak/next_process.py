@@ -110,10 +110,7 @@ def _written(cluster: SoakCluster, record: PodRecord) -> Pod:
     """Return a pod as the API has it once all writes about it have arrived."""
     pod = record.pod
     if pod.placeholder:
-        # The annotation of a gang's leader has this room, and exists while the leader runs or is nominated.
-        gang = record.gang
-        stored = gang is not None and (gang.active or any(entry.nominated_node for entry in gang.pending.values()))
-        return msgspec.structs.replace(pod, nominated_node=record.nominated_node if stored else "")
+        return msgspec.structs.replace(pod, nominated_node=record.nominated_node if _is_stored(record) else "")
     if record.state is MemberState.ASSUMED:
         taken = record.allocated.get(SHARED_DEVICES)
         cards = tuple(hold.card for share in taken.shares for hold in share) if isinstance(taken, Given) else ()
@@ -128,9 +125,18 @@ def _written(cluster: SoakCluster, record: PodRecord) -> Pod:
     return pod
 
 
+def _is_stored(record: PodRecord) -> bool:
+    """Return whether the API has the nomination of a pod. That of an expected member is in the annotation of its
+    leader, while the leader runs or is nominated."""
+    gang = record.gang
+    if not record.pod.placeholder:
+        return True
+    return gang is not None and (gang.active > 0 or any(entry.nominated_node for entry in gang.pending.values()))
+
+
 def _lost_nomination(cluster: SoakCluster, state: ClusterState) -> str:
     for uid, record in cluster.state.pods.items():
-        if record.nomination is not None and state.pods[uid].nomination is None:
+        if record.nomination is not None and _is_stored(record) and state.pods[uid].nomination is None:
             return f"the next process holds no room for {uid}"
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, wait_for_victims
-from phalanx.scheduling.gang_placement.pod_sets import charges_of, demand_of
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
@@ -42,6 +42,11 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
     transaction = session.state.transaction()
     transaction.lift(nominated)
     refusal = attempt.place(transaction)
+    if refusal is None and not late and nominated and attempt.asks and not transaction.placed:
+        transaction.rollback()
+        attempt.accept()
+        _keep_room(session, unit)
+        return True
     if refusal is None and not late:
         transaction.commit()
         attempt.accept()
@@ -62,3 +67,14 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
         session.mark_attempted(unit)
         return False
     return attempt.refuse(session.fit_errors.record(attempt.demand, refusal))
+
+
+def _keep_room(session: Session, unit: QueuedUnit) -> None:
+    """Let the nominated gangs of a composite, whose minimum is reached without them, wait for their victims; else
+    withdraw their nominations."""
+    waiting = QueuedUnit(
+        unit.key, None, tuple({m.gang: None for m in nominated_members(unit) if m.gang is not None})
+    )
+    demand = demand_of([GangPlacement(session, gang) for gang in waiting.gangs])
+    if not wait_for_victims(session, waiting, demand):
+        session.decisions.withdraw_nominations(nominated_members(waiting))
