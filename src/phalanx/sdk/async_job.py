@@ -139,6 +139,10 @@ class AsyncJob:
             )
         return self
 
+    def sentence(self) -> str:
+        """Return name, state and reason that were last read, for messages."""
+        return f"{self.target} is {self.entry.state}{self._why()}"
+
     def _saw(self, entry: JobEntry | None) -> None:
         if entry is not None and entry.uid == self.entry.uid:
             self.entry = entry

@@ -208,7 +208,7 @@ class GangExecutor(concurrent.futures.Executor):
         except TimeoutError as error:
             job = await self._launch.job.refresh()
             raise WaitTimeoutError(
-                f"{len(client.workers)} of {workers} workers are connected after {timeout:g} s: {quoted(job)}",
+                f"{len(client.workers)} of {workers} workers are connected after {timeout:g} s; {job.sentence()}",
                 about=job.target,
             ) from error
 
