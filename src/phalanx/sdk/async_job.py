@@ -321,6 +321,12 @@ class AsyncJob:
     async def scale(self, replicas: int, task: str = "") -> str:
         """Set the number of pods, of one task of a job with several. Return a message."""
         from phalanx.orders.scaling import scale
+        from phalanx.sdk.errors import InvalidArgumentError
+
+        if not isinstance(replicas, int):
+            raise InvalidArgumentError(
+                f"invalid replicas {quoted(replicas)}: must be a whole number", about=self.target, field="replicas"
+            )
 
         async def order(client: KubeClient, target: Target) -> str:
             return await scale(client, target, replicas, task)

@@ -240,6 +240,10 @@ def _require_cloudpickle() -> None:
 def _send_by_value(module: ModuleType) -> None:
     import cloudpickle
 
+    if not isinstance(module, ModuleType):
+        raise InvalidArgumentError(
+            f"invalid module {quoted(module)}: must be an imported module, not its name", field="modules"
+        )
     cloudpickle.register_pickle_by_value(module)
 
 
