@@ -1,11 +1,17 @@
-"""Rewrite the table of function calls for this Python: `python -m tests.calls`."""
+"""Rewrite the table of function calls for this Python: `python -m tests.calls`; `--print` only counts, as JSON."""
 
 from __future__ import annotations
 
-from tests.calls.table import VERSION, write_table
+import json
+import sys
+
+from tests.calls.table import VERSION, counted_here, write_table
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--print"]:
+        print(json.dumps(counted_here()))
+        return
     print(f"{'calls per pod, Python ' + VERSION:45} {'before':>8} {'now':>8}")
     for name, (before, now) in write_table().items():
         print(f"{name:45} {before if before is not None else '-':>8} {now:8.1f}")

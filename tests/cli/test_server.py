@@ -13,11 +13,14 @@ from aiohttp import web
 
 from phalanx.cli.connection import ClientOptions
 from phalanx.cli.server.address import ServerAddress, checked_url, server_address
+from phalanx.cli.server.list_settings import list_settings
 from phalanx.cli.server.requests import Server, ServerUnavailable
+from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.credentials import StaticCredentials
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
+from phalanx.reports.published_policy import ListSettings
 
 
 class Published(KubeClient):
@@ -175,3 +178,41 @@ def test_user_without_a_token_has_no_server() -> None:
     client.config = ClusterConfig("https://127.0.0.1:6443")
     with pytest.raises(ServerUnavailable, match="the kubeconfig has no token"):
         asyncio.run(ask("http://127.0.0.1:1", client))
+
+
+class WithoutPolicy:
+    """Arguments of a list command whose user cannot read the scheduler's policy."""
+
+    client = ClientOptions()
+    scheduler_names = ()
+
+    async def list_settings(self, client: KubeClient) -> ListSettings:
+        return ListSettings(DialectOptions(), ("phalanx",), readable=False)
+
+
+def settings_of_tenant(answer: web.Response, url: str = "") -> tuple[ListSettings, str]:
+    async def handler(request: web.Request) -> web.Response:
+        return answer
+
+    async def work() -> tuple[ListSettings, str]:
+        async with serving(handler) as served:
+            return await list_settings(WithoutPolicy(), Published(data={"url": url or served}))  # type: ignore[arg-type]
+
+    return asyncio.run(work())
+
+
+def test_list_of_a_tenant_uses_scheduler_names_and_user_label_of_the_server() -> None:
+    names = ["phalanx", "default-scheduler"]
+    answer = web.json_response({"scheduler_names": names, "user_label": "example.com/user", "user_annotation": ""})
+    settings, warning = settings_of_tenant(answer)
+    assert settings.scheduler_names == tuple(names)
+    assert settings.dialects.user_label == "example.com/user"
+    assert warning == ""
+
+
+@pytest.mark.parametrize("url", ["", "http://foreign.example"])
+def test_list_of_a_tenant_without_a_server_states_the_assumed_scheduler_name(url: str) -> None:
+    settings, warning = settings_of_tenant(web.Response(status=503), url)
+    assert settings.scheduler_names == ("phalanx",)
+    assert warning.startswith("not read: the scheduler's policy; ")
+    assert warning.endswith("assuming schedulerName phalanx, users are unknown; fix: use --scheduler-name")

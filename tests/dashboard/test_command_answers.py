@@ -202,6 +202,15 @@ async def test_own_jobs_of_a_tenant_use_the_user_label_of_the_server(
     assert "--me needs the user label of pods" in await tenant.run("jobs", "--me", code=2)
 
 
+async def test_jobs_in_all_namespaces_of_a_tenant_are_answered_without_an_option(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    output = await tenant.run("jobs", "-A")
+    assert "impossible" in output
+    assert_hides(output)
+
+
 async def test_lists_of_an_administrator_and_of_the_server_are_equal(site: Site, shared: Page, page: Page) -> None:
     administrator = site.directory / "kubeconfig"
     for words in (

@@ -293,6 +293,47 @@ class TestRestart:
         assert world.distrusted == [HELD_ROOM]
 
 
+class TestNominatedLeader:
+    GANG = GangKey("default", "app")
+
+    def waiting(self, order: int = 1, *, nominated: str = "n1", signed_for: str = "n1") -> World:
+        """Return a new process that observes a driver without a node, whose annotation has held room."""
+        world = World().group(**SPARK).driver()
+        details = world.documents["pod app-driver"]
+        gang = world.state.pods["uid-app-driver"].gang
+        assert gang is not None
+        held = encode_held(["n0", "n1", "n1"], world.signer, "uid-app-driver", gang.key, signed_for)
+        details["annotations"] |= held
+        details["status"] = {"nominatedNodeName": nominated}
+        return world.restart(order)
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_room_is_claimed_on_the_same_nodes_after_a_restart(self, order: int) -> None:
+        assert self.waiting(order).held() == ["n0", "n1", "n1"]
+
+    @pytest.mark.parametrize("nominated", ["", "n2"])
+    def test_annotation_of_another_nomination_claims_nothing_and_is_no_forgery(self, nominated: str) -> None:
+        world = self.waiting(nominated=nominated)
+        assert (world.held(), world.distrusted) == ([], [])
+
+    def test_annotation_of_a_bound_leader_claims_nothing_while_the_pod_waits(self) -> None:
+        assert self.waiting(nominated="", signed_for="").held() == []
+
+    def test_annotation_of_a_nomination_claims_nothing_once_the_pod_runs(self) -> None:
+        world = self.waiting()
+        world.documents["pod app-driver"] |= {"node": "n1", "phase": "Running"}
+        world.restart()
+        assert (world.held(), world.distrusted) == ([], [])
+
+    def test_withdrawn_room_is_not_published_again(self) -> None:
+        world = self.waiting()
+        details = world.documents["pod app-driver"]
+        annotations = {name: text for name, text in details["annotations"].items() if name != HELD_ROOM}
+        world.pod("app-driver", **{**details, "annotations": annotations, "status": {}})
+        nominated = [record.pod.nominated_node for record in world.state.pods.placeholders.values()]
+        assert nominated == ["", "", ""]
+
+
 class TestLeader:
     @pytest.mark.parametrize("end", [{"phase": "Succeeded"}, {"phase": "Failed"}, {"terminating": True}])
     def test_ended_leader_expects_no_member(self, end: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.execution.conditions import POD_SCHEDULED, NominationOutcome, PodConditions
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.auth.credentials import ClientIdentity
@@ -55,11 +56,12 @@ class World:
                 for entry in status["conditions"]
             ],
             nominated=status.get("nominatedNodeName", ""),
+            room=metadata.get("annotations", {}).get(HELD_ROOM, ""),
             waits=not (spec.get("nodeName") or metadata.get("deletionTimestamp")),
         )
 
-    def nominate(self, uid: str, node: str) -> None:
-        self.conditions.nominate(uid, node, self.outcomes.append)
+    def nominate(self, uid: str, node: str, room: str = "") -> None:
+        self.conditions.nominate(uid, node, self.outcomes.append, room)
 
     async def settle(self) -> None:
         async with asyncio.timeout(5):
@@ -100,6 +102,23 @@ async def test_existing_nomination_is_not_written_again(world: World) -> None:
     world.nominate(world.add("q"), "")
     assert world.outcomes == [WRITTEN, WRITTEN]
     assert world.server.calls == []
+
+
+async def test_held_room_is_written_with_the_nomination_only_if_it_differs(world: World) -> None:
+    uid = world.add()
+    world.nominate(uid, "n1", "sig/n1@n2:1")
+    await world.settle()
+    world.nominate(uid, "n1", "sig/n1@n2:1")
+    await world.settle()
+    assert world.server.patches[0]["metadata"]["annotations"] == {HELD_ROOM: "sig/n1@n2:1"}
+    assert len(world.server.patches) == 1
+    world.nominate(uid, "n1", "sig/n1@n3:1")
+    await world.settle()
+    assert world.server.patches[1]["metadata"]["annotations"] == {HELD_ROOM: "sig/n1@n3:1"}
+    world.nominate(uid, "")
+    await world.settle()
+    assert world.server.patches[2]["metadata"]["annotations"] == {HELD_ROOM: None}
+    assert world.outcomes == [WRITTEN] * 4
 
 
 async def test_nomination_and_condition_share_one_write(world: World) -> None:

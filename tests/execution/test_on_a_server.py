@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from phalanx.dialects.gangs.held_room import HELD_ROOM, decode_held
+from phalanx.dialects.signatures import Signer
 from phalanx.execution.conditions import NominationOutcome, PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import DELETE, EVICTION_API, EvictionOutcome, Evictor, EvictResult
@@ -20,11 +22,13 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
+from phalanx.model.gang import GangKey
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer
 
 PODS = Resource("", "v1", "pods", "Pod")
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+SIGNER = Signer((("1", b"k" * 32),))
 EVICTED, GONE, REFUSED = EvictionOutcome.EVICTED, EvictionOutcome.GONE, EvictionOutcome.REFUSED
 
 Object = dict[str, Any]
@@ -47,7 +51,9 @@ class World:
             attempts=3,
             backoff=lambda: Backoff(base=0.001, cap=0.01),
         )
-        self.disruptions = Disruptions(self.conditions, evictor, self._evicted, nominated=self.nominated.append)
+        self.disruptions = Disruptions(
+            self.conditions, evictor, self._evicted, nominated=self.nominated.append, signer=SIGNER
+        )
 
     def _evicted(self, result: EvictResult) -> None:
         self.results[result.evict.name] = result
@@ -73,15 +79,21 @@ class World:
     def observe(self, pod: Object) -> None:
         metadata, nominated = pod["metadata"], pod["status"].get("nominatedNodeName", "")
         version = metadata["resourceVersion"]
-        self.conditions.observe(metadata["uid"], self.namespace, metadata["name"], version, [], nominated=nominated)
+        room = metadata.get("annotations", {}).get(HELD_ROOM, "")
+        self.conditions.observe(
+            metadata["uid"], self.namespace, metadata["name"], version, [], nominated=nominated, room=room
+        )
 
     def evict(self, pod: Object, **other: str) -> Evict:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         uid = other.get("uid", uid)
         return Evict(uid, self.namespace, name, "n1", EvictionReason.PREEMPTED, "it is worth less", cause="c1")
 
-    def nominate(self, pod: Object, node: str = "n1") -> Nominate:
-        return Nominate(pod["metadata"]["uid"], self.namespace, pod["metadata"]["name"], node, "c1")
+    def nominate(self, pod: Object, node: str = "n1", held: tuple[str, ...] = ()) -> Nominate:
+        gang = GangKey(self.namespace, "gang")
+        return Nominate(
+            pod["metadata"]["uid"], self.namespace, pod["metadata"]["name"], node, "c1", gang=gang, held=held
+        )
 
     async def carry_out(self, nominations: list[Nominate], evictions: list[Evict]) -> None:
         self.disruptions.submit(nominations, evictions)
@@ -125,6 +137,18 @@ async def test_nomination_is_written_and_cleared_at_the_binding(world: World) ->
     assert told["message"] == "phalanx: preempted (it is worth less)"
     assert condition(left, "Ready")["status"] == "True"
     assert world.results["v"].outcome is EVICTED
+
+
+async def test_room_for_expected_members_is_written_with_the_nomination_and_removed_with_it(world: World) -> None:
+    waiting, victim = await world.pod("p"), await world.pod("v", "n1")
+    world.observe(waiting)
+    await world.carry_out([world.nominate(waiting, held=("n2", "n2"))], [world.evict(victim)])
+    written = (await world.get("p"))["metadata"]["annotations"][HELD_ROOM]
+    gang, uid = GangKey(world.namespace, "gang"), waiting["metadata"]["uid"]
+    assert decode_held(written, SIGNER, uid, gang, "n1") == ("n2", "n2")
+    assert world.results["v"].outcome is EVICTED
+    await world.carry_out([world.nominate(waiting, "")], [])
+    assert HELD_ROOM not in (await world.get("p"))["metadata"].get("annotations", {})
 
 
 async def test_withdrawn_nomination_is_removed(world: World) -> None:

@@ -89,9 +89,14 @@ class World(Scenario):
         self._stored = StoredRecords.of(self.scheduler, self.state)
         self.decisions += [*plan.binds, *plan.evictions, *plan.admissions]
         for nominate in plan.nominations:
-            if nominate.uid in self.state.pods and self._pod(nominate.uid).nominated_node != nominate.node:
+            if nominate.uid not in self.state.pods:
+                continue
+            if self._pod(nominate.uid).nominated_node != nominate.node:
                 self.decisions.append(nominate)
                 self.becomes(nominate.uid, nominated_node=nominate.node)
+            for number, placeholder in enumerate(self._placeholders_of(nominate.uid)):
+                node = nominate.held[number] if number < len(nominate.held) else ""
+                self.becomes(placeholder.pod.uid, nominated_node=node)
         for evict in plan.evictions:
             self.reasons_of_evictions[evict.name] = evict.reason
             self.becomes(evict.uid, terminating=True, condemned="phalanx", leaves=self.now + 30)

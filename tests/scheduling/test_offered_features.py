@@ -101,7 +101,7 @@ def test_feature_that_raised_is_called_again_after_a_minute(point: str, monkeypa
     [
         ("outdated", "yes", "expected True or False, got str 'yes'"),
         ("next_due", "noon", "expected seconds since the epoch or None, got str 'noon'"),
-        ("next_due", float("nan"), "expected seconds since the epoch or None, got float nan"),
+        ("next_due", float("nan"), "expected seconds since the epoch or None, got float NaN"),
         ("wake", 7, "'int' object is not iterable"),
         ("wake", [7], "expected keys of units, got int 7"),
         ("wake_behind", iter(lambda: "same", None), "expected an end"),
@@ -223,7 +223,7 @@ def test_feature_that_is_always_outdated_does_not_keep_the_scheduler_busy(monkey
     ("offered", "why"),
     [
         (object, "is not a phalanx CyclePlugin class"),
-        (type("Nameless", (CyclePlugin,), {}), "its name is None; give it a name"),
+        (type("Nameless", (CyclePlugin,), {}), "its name is null; give it a name"),
         (feature("begin", fails, name="maintenance"), "feature 'maintenance' exists already"),
         (feature("__init__", fails), "cannot be created: RuntimeError: the feature is broken"),
         (feature("reserved_room", fails), "reserved_room is not available to other packages"),

@@ -329,8 +329,13 @@ class SoakCluster(Scenario):
         self._unaudited = any(decided)
         self.changed |= self._unaudited
         for nominate in plan.nominations:
-            if nominate.uid in self.state.pods and not self.state.pods[nominate.uid].pod.placeholder:
+            record = self.state.pods.get(nominate.uid)
+            if record is not None and not record.pod.placeholder:
                 self.becomes(nominate.uid, nominated_node=nominate.node)
+                placeholders = list(record.gang.placeholders.values()) if record.gang is not None else []
+                for number, placeholder in enumerate(placeholders):
+                    node = nominate.held[number] if number < len(nominate.held) else ""
+                    self.becomes(placeholder.pod.uid, nominated_node=node)
         self.cycles += 1
         self.binds += len(plan.binds)
         self.evictions += len(plan.evictions)

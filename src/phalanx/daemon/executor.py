@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
+from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.execution.binder import BindOutcome, BindResult, Guard
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -91,7 +92,7 @@ class Executor:
     def _disrupt(self, plan: Plan) -> None:
         # Slow bindings are nominated: other units do not use their resources, and a restart finds the node.
         slow = [
-            Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause)
+            Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause, gang=bind.gang, held=bind.held)
             for bind in plan.binds
             if bind.preparations
         ]
@@ -179,6 +180,7 @@ class Executor:
                 if condition.type in (POD_SCHEDULED, ADMITTED, LAST_VERDICT)
             ],
             nominated=pod.status.nominated_node_name,
+            room=metadata.annotations.get(HELD_ROOM, ""),
             waits=waits,
             generation=metadata.generation,
             observed=next(

@@ -159,6 +159,8 @@ class Intake:
                 self._note_devices(metadata)
             if HELD_ROOM in annotations and declaration is not None:
                 self._note_held(pod, spec)
+        if HELD_ROOM not in annotations and not spec.node and self._expected.note_held(uid, ()):
+            self._note_member(spec)  # the nomination was withdrawn
         finished, declared = spec.finished, None
         if declaration is not None:
             active = not (finished or spec.terminating)
@@ -215,10 +217,11 @@ class Intake:
         """Record the nodes on which room is held for the members that this leader creates. An annotation without a
         valid signature is reported once per pod."""
         nodes = self._decoder.held(pod, spec.gang)
-        if nodes is not None:
-            self._expected.note_held(spec.uid, nodes)
-        elif spec.uid not in self._pods:
-            self._distrust(HELD_ROOM, spec.namespace, spec.name)
+        if nodes is None:
+            if spec.uid not in self._pods:
+                self._distrust(HELD_ROOM, spec.namespace, spec.name)
+        elif self._expected.note_held(spec.uid, nodes):
+            self._note_member(spec)
 
     def _note_member(self, pod: Pod) -> None:
         """Mark the gang of a changed pod for an update of its placeholders."""

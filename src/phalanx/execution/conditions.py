@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.conditions import PodCondition
@@ -56,9 +57,10 @@ def _unheard(outcome: NominationOutcome) -> None:
 
 
 class _Wish(msgspec.Struct, frozen=True):
-    """Nominated node to write to a pod."""
+    """Nominated node and annotation with held room ("" for none) to write to a pod."""
 
     node: str
+    room: str
     report: NominationReport
 
 
@@ -88,6 +90,7 @@ class _Known:
         "observed",
         "outdated",
         "queued",
+        "room",
         "scheduled",
         "ticket",
         "version",
@@ -103,6 +106,7 @@ class _Known:
         self.held: dict[str, PodCondition] = {}
         self.wanted: dict[str, PodCondition] = {}
         self.nominated = ""
+        self.room = ""  # annotation with the room that is held for expected members
         self.nomination: _Wish | None = None
         self.busy = False  # a write is queued or running
         self.queued: Urgency | None = None  # urgency of the queued write
@@ -117,6 +121,10 @@ class _Known:
         """Return whether the pod has a wanted condition already, for its current generation."""
         behind = wish == self.scheduled and 0 < self.observed < self.generation
         return wish == self.held.get(wish.type) and not behind
+
+    def nominates(self, wish: _Wish) -> bool:
+        """Return whether the pod has a wanted nomination already."""
+        return (wish.node, wish.room) == (self.nominated, self.room)
 
 
 class PodConditions:
@@ -154,12 +162,14 @@ class PodConditions:
         conditions: Iterable[PodCondition],
         *,
         nominated: str = "",
+        room: str = "",
         waits: bool = True,
         generation: int = 0,
         observed: int = 0,
     ) -> None:
         """Set the observed state of a pod. A pod that is not pending (`waits` False: it has a node or gates) gets
-        no further verdict. `observed` is the observedGeneration of its PodScheduled."""
+        no further verdict. `room` is its annotation with held room, `observed` the observedGeneration of its
+        PodScheduled."""
         known = self._pods.get(uid)
         held = {condition.type: condition for condition in conditions}
         if known is None:
@@ -169,7 +179,7 @@ class PodConditions:
         elif _is_older(version, known.version):
             return
         known.version, known.held, known.outdated = version, held, False
-        known.waits, known.nominated = waits, nominated
+        known.waits, known.nominated, known.room = waits, nominated, room
         known.generation, known.observed = generation, observed
         if not waits:
             known.wanted.clear()
@@ -197,17 +207,19 @@ class PodConditions:
         if known is not None:
             _settle(known, NominationOutcome.LOST)
 
-    def nominate(self, uid: str, node: str, report: NominationReport = _unheard) -> None:
-        """Write the nominated node of a pod (status.nominatedNodeName); "" clears it."""
+    def nominate(self, uid: str, node: str, report: NominationReport = _unheard, room: str = "") -> None:
+        """Write the nominated node of a pod (status.nominatedNodeName), and the annotation with the room that is
+        held for its gang's expected members; "" clears either."""
         known = self._pods.get(uid)
         if known is None or not known.waits:
             report(NominationOutcome.LOST)
             return
         _settle(known, NominationOutcome.SUPERSEDED)
-        if node == known.nominated and not known.busy:
+        wish = _Wish(node, room, report)
+        if known.nominates(wish) and not known.busy:
             report(NominationOutcome.WRITTEN)
             return
-        known.nomination = _Wish(node, report)
+        known.nomination = wish
         self._begin(uid, known, Urgency.NOMINATE)
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
@@ -302,7 +314,7 @@ class PodConditions:
         if self._pods.get(uid) is not known:
             return None
         changes = [wish for wish in known.wanted.values() if not known.says(wish)]
-        nomination = known.nomination if known.nomination and known.nomination.node != known.nominated else None
+        nomination = known.nomination if known.nomination and not known.nominates(known.nomination) else None
         if not changes and nomination is None:
             known.wanted.clear()
             _settle(known, NominationOutcome.WRITTEN)
@@ -336,7 +348,7 @@ class PodConditions:
             if known.scheduled in changes:
                 known.observed = known.generation
             if nomination is not None:
-                known.nominated = nomination.node
+                known.nominated, known.room = nomination.node, nomination.room
 
     def _failed(self, uid: str, known: _Known, error: Exception, version: str) -> float | None:
         """Handle a failed patch. Return the seconds until the next attempt. Temporary errors are retried: a pod
@@ -371,8 +383,8 @@ class PodConditions:
         log.warning("the status of pod %s/%s was not written; %s: %s", known.namespace, known.name, end, error)
 
     def _patch(self, uid: str, known: _Known, changes: list[PodCondition], nomination: _Wish | None) -> bytes:
-        """Return the patch of a pod's conditions and nominated node. Conditions merge by type. The transition time
-        changes only with the status."""
+        """Return the patch of a pod's conditions, nominated node and held room. Conditions merge by type. The
+        transition time changes only with the status."""
         conditions = []
         for change in changes:
             last = known.held.get(change.type)
@@ -387,10 +399,14 @@ class PodConditions:
             if last is None or last.status != change.status:
                 condition["lastTransitionTime"] = format_time(self._now())
             conditions.append(condition)
-        metadata = {"uid": uid} | ({"resourceVersion": known.version} if known.version else {})
+        metadata: dict[str, Any] = {"uid": uid}
+        if known.version:
+            metadata["resourceVersion"] = known.version
         status: dict[str, Any] = {"conditions": conditions} if conditions else {}
         if nomination is not None:
             status["nominatedNodeName"] = nomination.node or None
+            if nomination.room != known.room:
+                metadata["annotations"] = {HELD_ROOM: nomination.room or None}
         return msgspec.json.encode({"metadata": metadata, "status": status})
 
 

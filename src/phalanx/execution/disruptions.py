@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from phalanx.dialects.gangs.held_room import HELD_ROOM, encode_held
+from phalanx.dialects.signatures import Signer
 from phalanx.execution.conditions import NominationOutcome, PodConditions
 from phalanx.execution.evictor import (
     EvictGuard,
@@ -44,7 +46,7 @@ class Disruptions:
     If a preemptor is deleted or needs the room no more (`release`), evictions that are not posted yet are called
     off for all preemptors of the decision, because a gang moves as one. A later decision that nominates other nodes
     for a preemptor does not call them off: it uses the room that the earlier one frees. `guard` is called before
-    each attempt of an eviction.
+    each attempt of an eviction. `signer` signs the room that is held for expected members of nominated pods.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class Disruptions:
         report: EvictReport,
         guard: EvictGuard = no_reason_to_stop,
         nominated: Callable[[NominationOutcome], None] = lambda outcome: None,
+        signer: Signer | None = None,
     ) -> None:
         self._conditions = conditions
         self._evictor = evictor
         self._report = report
         self._guard = guard
         self._nominated = nominated
+        self._signer = signer or Signer()
         self._by_cause: dict[str, _Disruption] = {}
         self._by_preemptor: dict[str, _Disruption] = {}
 
@@ -87,7 +91,8 @@ class Disruptions:
                 fresh[nomination.cause] = None
                 self._engage(nomination)
         for nomination in nominations:
-            self._conditions.nominate(nomination.uid, nomination.node, partial(self._answered, nomination))
+            report = partial(self._answered, nomination)
+            self._conditions.nominate(nomination.uid, nomination.node, report, self._room_of(nomination))
         for cause in fresh:
             if cause in self._by_cause:
                 self._go_on(self._by_cause[cause])
@@ -111,6 +116,13 @@ class Disruptions:
         self._close(disruption)
         for evict in waiting:
             self._report(EvictResult(evict, EvictionOutcome.CALLED_OFF, "no pod needs the room any more"))
+
+    def _room_of(self, nomination: Nominate) -> str:
+        """Return the annotation with the room that is held for expected members; "" for none."""
+        uid, node, gang = nomination.uid, nomination.node, nomination.gang
+        if gang is None or not node:
+            return ""
+        return encode_held(nomination.held, self._signer, uid, gang, node).get(HELD_ROOM, "")
 
     def _of(self, cause: str) -> _Disruption:
         disruption = self._by_cause.get(cause)

@@ -106,7 +106,8 @@ class Nominate(msgspec.Struct, frozen=True):
     (status.nominatedNodeName).
 
     An empty `node` removes the nomination. Then `successor` can be the cause of another decision, which takes over
-    the evictions that were made for this pod.
+    the evictions that were made for this pod. `held` are the nodes on which capacity is reserved for expected
+    members of the pod's `gang`, one entry per member.
     """
 
     uid: str
@@ -115,6 +116,8 @@ class Nominate(msgspec.Struct, frozen=True):
     node: str
     cause: str = ""
     successor: str = ""
+    gang: GangKey | None = None
+    held: tuple[str, ...] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):

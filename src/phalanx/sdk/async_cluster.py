@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import urlsplit
 
-from phalanx.model.text.decoding import quoted
 from phalanx.sdk.async_job import AsyncJob
 from phalanx.sdk.entry_list import EntryList
 from phalanx.sdk.errors import (
@@ -276,7 +275,7 @@ class AsyncCluster:
         for state in states:
             if state.lower() not in known:
                 raise InvalidArgumentError(
-                    f"unknown state {quoted(state)}; expected one of {', '.join(GangState)}", field="states"
+                    f"unknown state {state!r}; expected one of {', '.join(GangState)}", field="states"
                 )
         wanted = {known[state.lower()] for state in states}
         with translated():

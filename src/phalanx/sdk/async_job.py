@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
-from phalanx.model.text.decoding import quoted
 from phalanx.sdk.entry_list import EntryList
 from phalanx.sdk.errors import (
     JobFailedError,
@@ -88,7 +87,7 @@ class AsyncJob:
             found = await JobReader(self._client).job(entry.kind, entry.namespace, entry.name, time.time())
         if found is None or (entry.uid and found.entry.uid != entry.uid):
             raise JobNotFoundError(
-                f"{self.target} in namespace {quoted(self.namespace)} does not exist any more", about=self.target
+                f"{self.target} in namespace {self.namespace!r} does not exist any more", about=self.target
             )
         return found
 
@@ -114,7 +113,7 @@ class AsyncJob:
 
         if state not in STATES:
             raise InvalidArgumentError(
-                f"unknown state {quoted(state)}; expected one of {', '.join(STATES)}",
+                f"unknown state {state!r}; expected one of {', '.join(STATES)}",
                 about=self.target,
                 field="state",
             )
@@ -325,7 +324,7 @@ class AsyncJob:
 
         if not isinstance(replicas, int):
             raise InvalidArgumentError(
-                f"invalid replicas {quoted(replicas)}: must be a whole number", about=self.target, field="replicas"
+                f"invalid replicas {replicas!r}: must be a whole number", about=self.target, field="replicas"
             )
 
         async def order(client: KubeClient, target: Target) -> str:

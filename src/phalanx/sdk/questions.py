@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from phalanx.model.text.decoding import quoted
 from phalanx.sdk.errors import InvalidArgumentError, RequestRejectedError, translated
 from phalanx.sdk.requests import command_job, manifest_objects
 
@@ -52,9 +51,7 @@ async def predict(cluster: AsyncCluster, change: Change) -> WhatIfAnswer:
     unknown = sorted(set(change) - set(Change.__annotations__))
     if unknown:
         known = ", ".join(Change.__annotations__)
-        raise InvalidArgumentError(
-            f"unknown argument {quoted(unknown[0])}; expected one of {known}", field=unknown[0]
-        )
+        raise InvalidArgumentError(f"unknown argument {unknown[0]!r}; expected one of {known}", field=unknown[0])
     if not set(change) - {"horizon", "like", "submit", "weight"}:
         raise InvalidArgumentError("no question; set manifest, command, gang or a change", field="manifest")
     documents: list[Json] = []

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from phalanx.model.text.decoding import quoted
-
 Json = dict[str, Any]
 
 # Characters of a script that becomes an argument of the container; Linux limits an argument to 128 KiB.
@@ -61,11 +59,12 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
     if unknown:
         known = ", ".join(sorted(SubmitOptions.__optional_keys__))
         first = sorted(unknown)[0]
-        raise InvalidArgumentError(f"unknown argument {quoted(first)}; expected one of {known}", field=first)
+        raise InvalidArgumentError(f"unknown argument {first!r}; expected one of {known}", field=first)
     given: object = command
     if not isinstance(given, str | list | tuple):
         raise InvalidArgumentError(
-            f"invalid command {quoted(command)}: must be a list of words, a text or a Path", field="command"
+            f"invalid command of type {type(given).__name__}: must be a list of words, a text or a Path",
+            field="command",
         )
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
     if not words or not words[-1 if isinstance(command, str) else 0].strip():
@@ -75,28 +74,28 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
     environment = options.get("environment", {})
     if not isinstance(environment, Mapping):
         raise InvalidArgumentError(
-            f"invalid environment {quoted(environment)}: must be a dictionary", field="environment"
+            f"invalid environment {environment!r}: must be a dictionary", field="environment"
         )
     if not isinstance(options.get("image") or "", str):
-        raise InvalidArgumentError(f"invalid image {quoted(options['image'])}: must be a text", field="image")
+        raise InvalidArgumentError(f"invalid image {options['image']!r}: must be a text", field="image")
     for count in ("resubmit", "max_retry"):
         number = options.get(count)
         if number is not None and (not isinstance(number, int) or number < 0):
             raise InvalidArgumentError(
-                f"invalid {count} {quoted(number)}: must be a whole number of at least 0", field=count
+                f"invalid {count} {number!r}: must be a whole number of at least 0", field=count
             )
     if faults := subdomain_faults(name):
-        raise InvalidArgumentError(f"invalid name {quoted(name)}: {faults[0]}", field="name")
+        raise InvalidArgumentError(f"invalid name {name!r}: {faults[0]}", field="name")
     for field, known_words in (("framework", FRAMEWORKS), ("restart", RESTARTS)):
         word = options.get(field)
         if word and word not in known_words:
             raise InvalidArgumentError(
-                f"unknown {field} {quoted(word)}; expected one of {', '.join(known_words)}", field=field
+                f"unknown {field} {word!r}; expected one of {', '.join(known_words)}", field=field
             )
     replicas = options.get("replicas", 1)
     if not isinstance(replicas, int) or replicas < 1:
         raise InvalidArgumentError(
-            f"invalid replicas {quoted(replicas)}: must be a whole number of at least 1", field="replicas"
+            f"invalid replicas {replicas!r}: must be a whole number of at least 1", field="replicas"
         )
     resubmit = options.get("resubmit", 0)
     retries = options.get("max_retry")

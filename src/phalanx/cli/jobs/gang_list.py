@@ -21,7 +21,6 @@ from phalanx.model.text.decoding import quoted
 if TYPE_CHECKING:
     from phalanx.cli.server.requests import Server
     from phalanx.daemon.gang_entries import GangEntry
-    from phalanx.dialects.options import DialectOptions
     from phalanx.kube.client import KubeClient
     from phalanx.kube.paths import Resource
     from phalanx.model.selectors import Requirement
@@ -144,7 +143,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     elif scheduler is not None:
         reader = _Scheduler(scheduler, arguments.scheduler_ca, arguments.queues).reader()
     else:
-        reader = _reader_of_lists(invocation, gang_filter, requirements)
+        reader = _reader_of_lists(invocation, gang_filter, requirements, arguments.queues, arguments.watch)
     if arguments.watch and (scheduler is not None or server):
         noun = "scheduler" if scheduler is not None else "server"
         click.echo(f"the {noun} has no watch; it is polled every --interval", err=True)
@@ -171,12 +170,13 @@ def _states(texts: tuple[str, ...]) -> set[str] | None:
 
 def _kinds(texts: tuple[str, ...]) -> set[str]:
     """Return the kinds that --kind selects by their kind, plural or short name."""
+    if not texts:
+        return set()
+    # The kinds of jobs are those of the dialects, which only this option reads.
     from phalanx.reports.jobs.kinds import WORDS
     from phalanx.reports.owner_kinds import job_words
 
-    words = (
-        {**job_words(), **WORDS, "podgroup": "podgroup", "podgroups": "podgroup", "pods": "pod"} if texts else {}
-    )
+    words = {**job_words(), **WORDS, "podgroup": "podgroup", "podgroups": "podgroup", "pods": "pod"}
     return {words.get(text.lower(), text.lower()) for text in texts}
 
 
@@ -194,10 +194,10 @@ class _Filter:
 
     def refuse_unknown_kinds(self, listed: set[str]) -> None:
         """Raise click.UsageError if a selected kind is neither among the kinds `listed` nor a kind of jobs."""
-        from phalanx.cli.listing.known_names import refuse_unknown_words
-        from phalanx.reports.owner_kinds import job_words
-
         if unlisted := sorted(self._kinds - listed):
+            from phalanx.cli.listing.known_names import refuse_unknown_words
+            from phalanx.reports.owner_kinds import job_words
+
             known = (*_KINDS, "pod", *job_words().values(), *listed)
             refuse_unknown_words("--kind", unlisted, dict(zip(known, known, strict=True)))
 
@@ -259,8 +259,17 @@ def _reader_of_server(invocation: Invocation, queues: tuple[str, ...]) -> Reader
     return read
 
 
-def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements: tuple[Requirement, ...]) -> Reader:
+def _reader_of_lists(
+    invocation: Invocation,
+    gang_filter: _Filter,
+    requirements: tuple[Requirement, ...],
+    queues: tuple[str, ...],
+    watch: bool,
+) -> Reader:
+    """Return a reader that lists the objects with the user's own rights. A user who cannot list the pods of all
+    namespaces gets the answer of the server for all namespaces, which has no watch and no labels."""
     from phalanx.cli.listing.progress import Progress
+    from phalanx.cli.server.list_settings import list_settings
     from phalanx.model.matching import all_hold
     from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
@@ -269,10 +278,8 @@ def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements:
     readers: list[JobReader] = []
 
     async def read(client: KubeClient, namespace: str) -> tuple[list[GangEntry], list[str]]:
-        settings = await invocation.list_settings(client)
+        settings, unread = await list_settings(invocation, client, required=gang_filter.me)
         names, dialects = settings.scheduler_names, settings.dialects
-        if not settings.readable and gang_filter.me:
-            names, dialects = await _public_settings(invocation, client, names, dialects)
         if gang_filter.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
                 "--me needs the user label of pods: set phalanx.dialects.userLabel in the policy; use --config "
@@ -288,38 +295,16 @@ def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements:
                 jobs = await reader.jobs(namespace or None, time.time(), loose=names, progress=progress.advanced)
         finally:
             gc.enable()
+        if PODS in reader.forbidden and not (namespace or watch or requirements):
+            return await _reader_of_server(invocation, queues)(client, namespace)
         if PODS in reader.forbidden:
             raise click.ClickException(f"request rejected by the API server: {reader.forbidden[PODS]}")
         promises = await read_promises(client, invocation.lease_namespace, names)
         entries = gang_entries(jobs, dialects, promises)
-        warnings = [*reader.warnings, *promises.warnings(time.time())]
+        warnings = [*filter(None, [unread]), *reader.warnings, *promises.warnings(time.time())]
         return [entry for entry in entries if all_hold(requirements, entry.labels)], warnings
 
     return read
-
-
-async def _public_settings(
-    invocation: Invocation, client: KubeClient, names: tuple[str, ...], dialects: DialectOptions
-) -> tuple[tuple[str, ...], DialectOptions]:
-    """Return the scheduler names and dialect options of the scheduler, as the page's server publishes them; the
-    given ones where no server answers."""
-    import msgspec
-
-    from phalanx.cli.server.address import server_address
-    from phalanx.cli.server.requests import Server, ServerUnavailable
-    from phalanx.reports.published_policy import PublicSettings
-
-    address = await server_address(client, invocation.client)
-    if address is None:
-        return names, dialects
-    try:
-        server = Server(client, address)
-        settings = await server.get("commands/settings", PublicSettings, {"own": client.namespace})
-    except ServerUnavailable as error:
-        raise click.ClickException(str(error)) from error
-    changed = {"user_label": settings.user_label, "user_annotation": settings.user_annotation}
-    names = invocation.scheduler_names or settings.scheduler_names
-    return names, msgspec.structs.replace(dialects, **changed)
 
 
 def _show_gangs(invocation: Invocation, arguments: GangListArguments, gang_filter: _Filter, reader: Reader) -> None:

@@ -42,8 +42,7 @@ def by_rights(options: ClientOptions, read: Read[T], ask: Ask[T], fallback: Fall
             line = f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} is missing or not readable"
             if fallback is not None:
                 return await fallback(client, line)
-            fix = "ask your administrator to publish the address of `phalanx dashboard`, or use --server URL"
-            raise click.ClickException(f"{line}. Fix: {fix}")
+            raise no_server(line)
         try:
             return await ask(Server(client, address))
         except ServerUnavailable as error:
@@ -52,6 +51,12 @@ def by_rights(options: ClientOptions, read: Read[T], ask: Ask[T], fallback: Fall
             raise click.ClickException(str(error)) from error
 
     return answer
+
+
+def no_server(line: str) -> click.ClickException:
+    """Return the error of a command that needs a server; `line` says why there is none."""
+    fix = "ask your administrator to publish the address of `phalanx dashboard`, or use --server URL"
+    return click.ClickException(f"{line}. Fix: {fix}")
 
 
 async def _refusal(client: KubeClient) -> str | None:

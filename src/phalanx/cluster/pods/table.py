@@ -116,10 +116,12 @@ class PodTable(dict[str, PodRecord]):
         """Reserve room for pods according to the API, for decisions of another replica since they were first
         seen. Used once when taking over from it; afterwards our own decisions count."""
         for record in list(self.values()):
-            node = record.pod.nominated_node
-            if record.state is not MemberState.PENDING or record.pod.placeholder or node == record.nominated_node:
+            node, nomination = record.pod.nominated_node, record.nomination
+            if record.state is not MemberState.PENDING or node == record.nominated_node:
                 continue
-            if record.nomination is not None:
+            if record.pod.placeholder and nomination is not None and not nomination.from_api:
+                continue  # this process has restored its room
+            if nomination is not None:
                 self._cancel_nomination(record)
             if node:
                 self._reserve_room(record, Nomination(), node)

@@ -45,7 +45,8 @@ def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution
     name = core.options.scheduler_names[0]
     evictor = Evictor(client, pool, time.time, scheduler=name, through=lambda: core.policy.evictions)
     evictor.says_so = already_condemned(state, name)
-    disruptions = Disruptions(status.conditions, evictor, evicted, gone_guard(state), core.telemetry.nominated)
+    nominated, conditions = core.telemetry.nominated, status.conditions
+    disruptions = Disruptions(conditions, evictor, evicted, gone_guard(state), nominated, core.signer)
 
     def provisioning_failed(namespace: str, storage_class: str, node: str, size: int) -> None:
         state.apply(ProvisioningFailed(node, namespace, storage_class, size, math.ceil(time.time())))
@@ -63,7 +64,7 @@ def build_execution(core: Core, writes: Writes, status: Publishers) -> Execution
         state,
         preparations,
         disruptions,
-        status.conditions,
+        conditions,
         status.plan_publisher,
         guard=hub_lease.guard,
         wake=wake,

@@ -21,14 +21,14 @@ _SCORED_CPU, _SCORED_MEMORY = 100, 200 * 2**20
 
 class _Run(msgspec.Struct):
     """Expected members of one leader: the uids that have `arrived`, the numbers of the placeholders that they
-    replaced (`claimed`), and the `published` placeholders by number, for the gang, leader and number of minimum
-    members in `basis`. `complete` is the gang after all its members have arrived."""
+    replaced (`claimed`), and the `published` placeholders by number, for the gang, leader, number of minimum
+    members and held nodes in `basis`. `complete` is the gang after all its members have arrived."""
 
     leader: str
     arrived: set[str] = msgspec.field(default_factory=set)
     claimed: set[int] = msgspec.field(default_factory=set)
     published: dict[int, Pod] = {}
-    basis: tuple[Gang, Pod, int] | None = None
+    basis: tuple[Gang, Pod, int, tuple[str, ...]] | None = None
     complete: Gang | None = None
 
 
@@ -48,10 +48,15 @@ class ExpectedMemberIndex:
         self._runs: dict[GangKey, _Run] = {}
         self._held: dict[str, tuple[str, ...]] = {}
 
-    def note_held(self, uid: str, nodes: tuple[str, ...]) -> None:
+    def note_held(self, uid: str, nodes: tuple[str, ...]) -> bool:
         """Record the nodes on which resources are held for the later members of a leader, as written when the
-        leader was bound."""
-        self._held[uid] = nodes
+        leader was bound or nominated. Return whether they differ from the recorded ones."""
+        changed = self._held.get(uid, ()) != nodes
+        if nodes:
+            self._held[uid] = nodes
+        else:
+            self._held.pop(uid, None)
+        return changed
 
     def pod_removed(self, uid: str) -> None:
         self._held.pop(uid, None)
@@ -90,7 +95,8 @@ class ExpectedMemberIndex:
             if pod.uid not in run.arrived and (pod.node or not leader.node):
                 run.arrived.add(pod.uid)
                 run.claimed.add(_place_of(pod, run))
-        basis = (gang, leader, min(len(arrived) + 1, gang.min_member))
+        held = self._held.get(leader.uid, ())
+        basis = (gang, leader, min(len(arrived) + 1, gang.min_member), held)
         if run.basis == basis:
             wanted = {
                 number: placeholder for number, placeholder in run.published.items() if number not in run.claimed
@@ -151,7 +157,7 @@ class ExpectedMemberIndex:
                 created=leader.created,
                 gang=leader.gang,
                 index=number,
-                nominated_node=node if leader.node else "",
+                nominated_node=node if leader.node or leader.nominated_node else "",
                 queue=leader.queue,
                 quota=leader.quota,
                 user=leader.user,

@@ -218,7 +218,8 @@ class PodDecoder:
         signature."""
         metadata = pod.metadata
         key = GangKey(metadata.namespace, gang)
-        return decode_held(metadata.annotations[HELD_ROOM], self._signer, metadata.uid, key)
+        nominated = "" if pod.spec.node_name else pod.status.nominated_node_name
+        return decode_held(metadata.annotations[HELD_ROOM], self._signer, metadata.uid, key, nominated)
 
     def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
         """Return a pod's sorted labels; equal labels and equal pairs share one object."""

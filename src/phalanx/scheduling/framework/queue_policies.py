@@ -52,7 +52,7 @@ def keeps_order(policies: QueuePolicies, queue: AccountRecord) -> bool:
 
 def any_order(policies: QueuePolicies) -> bool:
     """Return whether a policy lets any queue keep its order."""
-    return any(policy.order == "fifo" for policy in policies.values())
+    return bool(policies) and any(policy.order == "fifo" for policy in policies.values())
 
 
 def barred_from_eviction(policies: QueuePolicies, queue: AccountRecord | None) -> str:

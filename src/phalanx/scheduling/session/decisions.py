@@ -51,6 +51,8 @@ class Decisions:
         # Placeholders with reserved room; the first `_nominated_holds` of them are nominated already.
         self._reserved: list[tuple[PodRecord, int]] = []
         self._nominated_holds = 0
+        # Gangs of placeholders whose nominations this cycle has changed.
+        self._renominated: dict[GangKey, GangRecord] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
         # One verdict object for all pods with the same refusal.
@@ -219,6 +221,8 @@ class Decisions:
         """Record the pod's present nomination in the plan, or its absence."""
         pod, nomination = record.pod, record.nomination
         if pod.placeholder:
+            if record.gang is not None:
+                self._renominated[record.gang.key] = record.gang
             return
         cause = nomination.cause if nomination is not None else self.cause
         self.plan.nominations.append(
@@ -237,6 +241,28 @@ class Decisions:
         self.plan.evictions.append(
             Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
         )
+
+    def _add_held_room(self) -> None:
+        """Add the nodes of nominated placeholders to the nominations of their gang's members: placeholders are no
+        API objects. A change of placeholders alone repeats the members' nominations."""
+        nominations, state = self.plan.nominations, self._state
+        last = {nomination.uid: place for place, nomination in enumerate(nominations)}
+        gangs = dict(self._renominated)
+        for uid in last:
+            record = state.pods.get(uid)
+            if record is not None and record.gang is not None and record.gang.placeholders:
+                gangs[record.gang.key] = record.gang
+        for key, gang in gangs.items():
+            placeholders = gang.placeholders.values()
+            held = tuple(sorted(entry.nominated_node for entry in placeholders if entry.nomination is not None))
+            for member in gang.pending.values():
+                if member.nomination is None or member.nomination.held:
+                    continue
+                if member.pod.uid not in last:
+                    last[member.pod.uid] = len(nominations)
+                    self._record_nomination(member)
+                place = last[member.pod.uid]
+                nominations[place] = msgspec.structs.replace(nominations[place], gang=key, held=held)
 
     def set_gang_verdict(self, gang: GangRecord, verdict: Verdict | None) -> None:
         """Set the verdict of a gang; the last one of a cycle counts."""
@@ -278,8 +304,10 @@ class Decisions:
         return any(gang.key in self._gang_verdicts for gang in unit.gangs)
 
     def publish_verdicts(self) -> None:
-        """Add changed verdicts to the plan, and verdicts of gangs with a new pending member."""
+        """Add changed verdicts to the plan, and verdicts of gangs with a new pending member. The decisions of the
+        cycle are complete from then on."""
         self._nominate_reserved()
+        self._add_held_room()
         for key, (gang, verdict) in self._gang_verdicts.items():
             verdict = self._with_note(verdict, key)
             news = (verdict, gang.arrivals)

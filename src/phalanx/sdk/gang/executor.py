@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
-from phalanx.model.text.decoding import quoted
 from phalanx.sdk.cluster import Cluster, connect
 from phalanx.sdk.errors import GangEndedError, InvalidArgumentError, PhalanxError, WaitTimeoutError
 from phalanx.sdk.gang.calls import CallPickler
@@ -64,7 +63,7 @@ class GangExecutor(concurrent.futures.Executor):
         if task_timeout is not None and task_timeout <= 0:
             raise InvalidArgumentError("task_timeout must be positive", field="task_timeout")
         if way not in ("", "direct", "port-forward"):
-            raise InvalidArgumentError(f"unknown way {quoted(way)}; expected direct or port-forward", field="way")
+            raise InvalidArgumentError(f"unknown way {way!r}; expected direct or port-forward", field="way")
         for module in modules:
             _send_by_value(module)
         submitted = cast("SubmitOptions", {**options, "replicas": replicas})
@@ -191,7 +190,7 @@ class GangExecutor(concurrent.futures.Executor):
             if watched.done():
                 self._client.end(watched.result())
             elif connected.exception() is not None:
-                self._client.end(GangEndedError(f"the client failed: {quoted(connected.exception())}"))
+                self._client.end(GangEndedError(f"the client failed: {connected.exception()!r}"))
         finally:
             connected.cancel()
             watched.cancel()
@@ -242,7 +241,7 @@ def _send_by_value(module: ModuleType) -> None:
 
     if not isinstance(module, ModuleType):
         raise InvalidArgumentError(
-            f"invalid module {quoted(module)}: must be an imported module, not its name", field="modules"
+            f"invalid module {module!r}: must be an imported module, not its name", field="modules"
         )
     cloudpickle.register_pickle_by_value(module)
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from phalanx.model.text.decoding import quoted
-
 #: Port of the hub, on the address of its pod.
 PORT = 7077
 VOLUME = "gang-keys"
@@ -45,7 +43,7 @@ class MemberSettings(NamedTuple):
         pod = value("POD")
         index = pod.rpartition("-")[2]
         if not index.isdecimal():
-            raise ValueError(f"{PREFIX}POD={quoted(pod)} does not end with an index")
+            raise ValueError(f"{PREFIX}POD={pod!r} does not end with an index")
         return cls(
             rank=0 if first else int(index) + 1,
             hub=value("HUB"),

@@ -1,0 +1,66 @@
+"""Settings of the scheduler for lists of jobs: read with the user's own rights, else answered by the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from phalanx.cli.server.address import server_address
+
+if TYPE_CHECKING:
+    from phalanx.cli.invocation import Invocation
+    from phalanx.kube.client import KubeClient
+    from phalanx.reports.published_policy import ListSettings
+
+
+async def list_settings(
+    invocation: Invocation, client: KubeClient, *, required: bool = False
+) -> tuple[ListSettings, str]:
+    """Return the settings, and a warning if neither the user nor the server could read them.
+
+    With `required` a server that fails raises click.ClickException.
+    """
+    settings = await invocation.list_settings(client)
+    if settings.readable:
+        return settings, ""
+    try:
+        published = await _published_settings(invocation, client, settings)
+    except click.ClickException as error:
+        if required:
+            raise
+        published, cause = None, f"; {error.message}"
+    else:
+        cause = ""
+    if published is not None:
+        return published, ""
+    names = ", ".join(settings.scheduler_names)
+    fix = "" if invocation.scheduler_names else "; fix: use --scheduler-name"
+    return (
+        settings,
+        f"not read: the scheduler's policy{cause}; assuming schedulerName {names}, users are unknown{fix}",
+    )
+
+
+async def _published_settings(
+    invocation: Invocation, client: KubeClient, settings: ListSettings
+) -> ListSettings | None:
+    """Return `settings` with the values that the server answers; None without a published server. Raises
+    click.ClickException."""
+    from phalanx.cli.server.requests import Server, ServerUnavailable
+    from phalanx.reports.published_policy import PublicSettings
+
+    address = await server_address(client, invocation.client)
+    if address is None:
+        return None
+    question = {"own": client.namespace}
+    try:
+        answer = await Server(client, address).get("commands/settings", PublicSettings, question)
+    except ServerUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    dialects = msgspec.structs.replace(
+        settings.dialects, user_label=answer.user_label, user_annotation=answer.user_annotation
+    )
+    names = invocation.scheduler_names or answer.scheduler_names or settings.scheduler_names
+    return msgspec.structs.replace(settings, dialects=dialects, scheduler_names=names, readable=True)
