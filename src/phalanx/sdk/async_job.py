@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from phalanx.sdk.async_cluster import AsyncCluster
     from phalanx.views.gang_state import GangState
 
+_SHOWN_FAILURES = 3
+
 #: States that `wait` accepts.
 STATES = ("finished", "running", "completed", "failed", "suspended", "deleted")
 
@@ -295,7 +297,11 @@ class AsyncJob:
         finally:
             reading.cancel()
         if failures and not seen:
-            raise PhalanxError(f"cannot read the logs of {self.target}: {'; '.join(failures)}", about=self.target)
+            more = f"; and {len(failures) - _SHOWN_FAILURES} more pods" if len(failures) > _SHOWN_FAILURES else ""
+            raise PhalanxError(
+                f"cannot read the logs of {self.target}: {'; '.join(failures[:_SHOWN_FAILURES])}{more}",
+                about=self.target,
+            )
 
     # orders
 
