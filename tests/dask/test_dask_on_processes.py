@@ -21,7 +21,7 @@ from distributed import Client
 from phalanx.dask import PhalanxCluster
 from phalanx.dask.gang import check_versions
 from phalanx.dask.member import exit_code, versions
-from phalanx.sdk.errors import InvalidArgumentError, PythonVersionError
+from phalanx.sdk.errors import InvalidArgumentError, PythonVersionError, WaitTimeoutError
 from tests.sdk.conftest import local_directory as local_directory
 from tests.sdk.test_gang_on_processes import eventually, kubectl, nothing_left
 
@@ -88,10 +88,13 @@ def workers(client: Client) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.e2e
 class TestDaskOnProcesses:
-    def test_array_is_summed_by_the_workers(self, client: Client) -> None:
+    def test_array_is_summed_by_the_workers(self, dask_cluster: PhalanxCluster, client: Client) -> None:
         client.wait_for_workers(2, timeout=60)
         assert dask.array.ones((1000, 1000), chunks=(100, 1000)).sum().compute() == 1_000_000
         assert {worker["name"] for worker in workers(client).values()} == {"worker-0", "worker-1"}
+        client.run(print, "a line of a worker", workers=[next(iter(workers(client)))])
+        eventually(lambda: "a line of a worker" in dask_cluster.job.logs())
+        assert dask_cluster.job.state == "Running"
 
     def test_peer_without_certificate_is_refused_by_the_scheduler_and_the_workers(
         self, dask_cluster: PhalanxCluster, client: Client
@@ -175,6 +178,14 @@ def test_cluster_that_is_closed_while_its_scheduler_is_down_leaves_nothing_behin
         kill_scheduler(client)
     cluster.close()
     assert nothing_left(local_directory, "down")
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_cluster_without_room_is_a_timeout_with_the_reason_and_leaves_nothing_behind(local_directory: Path) -> None:
+    with pytest.raises(WaitTimeoutError, match=r"after 2 s; large is Pending \(AwaitingAdmission: .* 10 nvidia"):
+        PhalanxCluster(9, gpus=1, kubeconfig=local_directory, name="large", timeout=2)
+    assert nothing_left(local_directory, "large")
 
 
 CLIENT = """

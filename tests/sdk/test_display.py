@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from phalanx.model.verdict import NodeCount
 from phalanx.reports.jobs.entries import JobEntry
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.sdk import html
+from phalanx.sdk import AsyncJob, as_completed, html
+from phalanx.sdk.arrays import AsyncJobArray
 from phalanx.sdk.entry_list import EntryList
 from phalanx.sdk.errors import PhalanxError
 from phalanx.sdk.explanation import Explanation
@@ -72,3 +74,14 @@ def test_explanation_has_state_reason_fix_and_start() -> None:
     assert explanation.nodes == {"Insufficient cpu": 3}
     assert str(explanation.start) == "starts no later than 2026-12-01T10:00:00Z (run time limits)"
     assert "Fix:</b> add 1 cpu" in explanation._repr_html_()
+
+
+async def test_array_shows_its_jobs_by_state_and_yields_them_with_the_function_of_the_package() -> None:
+    cluster: Any = None
+    array = AsyncJobArray(cluster, ["echo"], "abc", "letters", 2, None, {})
+    assert repr(array) == "<AsyncJobArray letters of 3 jobs: 3 not submitted>"
+    entry = JobEntry(kind="vcjob", namespace="ml", name="letters-0", state=GangState.RUNNING)
+    array.jobs.append(AsyncJob(cluster, entry))
+    assert repr(array) == "<AsyncJobArray letters of 3 jobs: 1 Running, 2 not submitted>"
+    assert hasattr(as_completed(array), "__aiter__")
+    assert hasattr(as_completed(array.jobs), "__aiter__")

@@ -14,6 +14,7 @@ from phalanx.sdk import (
     InvalidArgumentError,
     JobFailedError,
     JobNotFoundError,
+    PhalanxError,
     RequestRejectedError,
     WaitTimeoutError,
     as_completed,
@@ -53,6 +54,8 @@ def test_waiting_job_explains_itself_and_obeys_orders(local_cluster: Cluster) ->
     assert explanation.fix == "add 1 nvidia.com/gpu"
     assert job.start_estimate() is not None
     assert "Insufficient nvidia.com/gpu" in job._repr_html_() + explanation._repr_html_()
+    with pytest.raises(PhalanxError, match=r"cannot read the logs of big: big-task-0: .*; and 6 more pods$"):
+        job.logs()
     assert "held" in job.hold()
     job.wait(60, state="suspended")
     assert "released" in job.release()

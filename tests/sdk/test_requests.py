@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click.testing
 import pytest
 import yaml
 
 from phalanx.cli.main import cli
-from phalanx.sdk.errors import InvalidArgumentError, PhalanxError, translated
+from phalanx.reports.jobs.entries import JobEntry
+from phalanx.sdk import AsyncCluster, AsyncJob, GangExecutor
+from phalanx.sdk.errors import InvalidArgumentError, translated
 from phalanx.sdk.gang.objects import gang_job
 from phalanx.sdk.requests import command_job, manifest_objects, script_command
 
@@ -74,12 +76,37 @@ def test_resubmitted_job_restarts_as_a_whole_after_an_eviction_only() -> None:
         ({"cpus": "many"}, "cpus", "invalid cpus 'many'"),
         ({"restart": "always"}, "restart", "expected one of job, pod, never"),
         ({"color": 1}, "color", "unknown argument 'color'"),
+        ({"resubmit": -1}, "resubmit", "must be a whole number of at least 0"),
+        ({"max_retry": "two"}, "max_retry", "must be a whole number of at least 0"),
+        ({"environment": ["A"]}, "environment", "must be a dictionary"),
+        ({"image": 5}, "image", "must be a text"),
     ],
 )
 def test_invalid_argument_is_an_error_with_its_name(options: Any, field: str, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words) as caught, translated():
         command_job(["x"], "a", options)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("command", ["", " ", [], [""], b"ls", 5, ["ls", "\0"]])
+def test_invalid_command_is_an_error_of_the_argument(command: Any) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        command_job(command, "a", {})
+    assert caught.value.field == "command"
+
+
+def test_module_that_is_given_by_its_name_is_an_error_of_the_argument() -> None:
+    modules: Any = ["numpy"]
+    with pytest.raises(InvalidArgumentError, match="not its name") as caught:
+        GangExecutor(1, modules=modules)
+    assert caught.value.field == "modules"
+
+
+async def test_number_of_pods_that_is_no_whole_number_is_an_error_before_a_request() -> None:
+    replicas: Any = 1.5
+    job = AsyncJob(cast("AsyncCluster", None), JobEntry(kind="vcjob", namespace="a", name="a"))
+    with pytest.raises(InvalidArgumentError, match=r"invalid replicas 1\.5: must be a whole number"):
+        await job.scale(replicas)
 
 
 def test_script_runs_with_the_interpreter_of_its_first_line(tmp_path: Path) -> None:
@@ -109,5 +136,8 @@ def test_manifest_is_a_dictionary_a_file_or_a_text(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(document))
     for manifest in (document, [document], file, str(file), yaml.safe_dump(document)):
         assert manifest_objects(manifest) == [document]
-    with pytest.raises(PhalanxError, match=r"has no metadata\.name"), translated():
-        manifest_objects({"apiVersion": "v1", "kind": "Pod"})
+    bad: dict[Any, str] = {"a: [": "invalid YAML", "no.yaml": "cannot read no.yaml"}
+    for manifest, words in (*bad.items(), ({"apiVersion": "v1", "kind": "Pod"}, r"has no metadata\.name")):
+        with pytest.raises(InvalidArgumentError, match=words) as caught:
+            manifest_objects(manifest)
+        assert caught.value.field == "manifest"

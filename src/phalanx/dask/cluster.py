@@ -12,7 +12,9 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 
 from phalanx.dask.gang import DaskGang
 from phalanx.sdk.async_cluster import AsyncCluster
-from phalanx.sdk.errors import InvalidArgumentError
+from phalanx.sdk.errors import InvalidArgumentError, WaitTimeoutError
+from phalanx.sdk.job import Job
+from phalanx.sdk.loop import BorrowedLoop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,15 +27,23 @@ _PREFIX = "worker-"
 class GangScheduler(ProcessInterface):  # type: ignore[misc]
     """Scheduler of a Dask cluster, in the first pod of its gang."""
 
-    def __init__(self, gang: DaskGang, cluster: AsyncCluster) -> None:
+    def __init__(self, gang: DaskGang, cluster: AsyncCluster, timeout: float | None = None) -> None:
         super().__init__()
         self._gang = gang
         self._cluster = cluster
+        self._timeout = timeout
 
     async def start(self) -> None:
         await self._cluster.__aenter__()
         await self._gang.create()
-        await self._gang.connect()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._gang.connect()
+        except TimeoutError as error:
+            job = await self._gang.launch.job.refresh()
+            raise WaitTimeoutError(
+                f"Dask's scheduler does not run after {self._timeout:g} s; {job.sentence()}", about=job.target
+            ) from error
         self.address = self._gang.address
         await super().start()
 
@@ -76,8 +86,10 @@ class PhalanxCluster(SpecCluster):  # type: ignore[misc]
 
     The scheduler and `minimum` workers start together, or none; the other workers join as room comes. `threads` and
     `worker_memory` (default: `memory`) are Dask's limits of each worker; `options` are those of `Cluster.submit`
-    (image, cpus, gpus, queue and others) for every pod. All connections use TLS with certificates of this gang. The
-    gang ends with this object, or when this process has been gone for `client_timeout` seconds.
+    (image, cpus, gpus, queue and others) for every pod. WaitTimeoutError is raised if the scheduler does not run
+    within `timeout` seconds, which include the wait for room (default: no limit). All connections use TLS with
+    certificates of this gang. The gang ends with this object, or when this process has been gone for
+    `client_timeout` seconds.
     """
 
     # Attributes of SpecCluster.
@@ -95,6 +107,7 @@ class PhalanxCluster(SpecCluster):  # type: ignore[misc]
         namespace: str | None = None,
         threads: int = 1,
         worker_memory: str = "",
+        timeout: float | None = None,
         client_timeout: float = 300.0,
         python: str = "",
         way: str = "",
@@ -124,7 +137,7 @@ class PhalanxCluster(SpecCluster):  # type: ignore[misc]
             python=python,
             way=way,
         )
-        self._connection: dict[str, Any] = {"gang": self.gang, "cluster": cluster}
+        self._connection: dict[str, Any] = {"gang": self.gang, "cluster": cluster, "timeout": timeout}
         worker = {"cls": GangWorkerPod, "options": {"gang": self.gang}}
         super().__init__(
             workers={f"{_PREFIX}{index}": worker for index in range(n_workers)},
@@ -134,6 +147,12 @@ class PhalanxCluster(SpecCluster):  # type: ignore[misc]
             loop=loop,
             name=name,
         )
+
+    @property
+    def job(self) -> Any:
+        """Job of the gang: its state, reason, pods and logs; an AsyncJob if this cluster is asynchronous."""
+        job = self.gang.launch.job
+        return job if self.asynchronous else Job(BorrowedLoop(self.loop.asyncio_loop), job)
 
     async def _start(self) -> None:
         if self.scheduler is None and self.status is Status.created:

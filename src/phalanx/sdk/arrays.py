@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from phalanx.sdk.async_job import AsyncJob
 from phalanx.sdk.errors import InvalidArgumentError, WaitTimeoutError, translated
@@ -89,6 +90,20 @@ class AsyncJobArray:
             if len(ended) < len(self._items):
                 await _pause(deadline, len(self._items) - len(ended))
 
+    async def results(self, timeout: float | None = None) -> list[str]:  # noqa: ASYNC109
+        """Wait for all jobs and return their logs in the order of the items. Raises JobFailedError for the first
+        failed job."""
+        async for _ in self.as_completed(timeout):
+            pass
+        return [await job.result() for job in self.jobs]
+
+    def __repr__(self) -> str:
+        counts = Counter(str(job.entry.state) for job in self.jobs)
+        states = [f"{number} {state}" for state, number in sorted(counts.items())]
+        if missing := len(self._items) - len(self.jobs):
+            states.append(f"{missing} not submitted")
+        return f"<{type(self).__name__} {self._name} of {len(self._items)} jobs: {', '.join(states) or 'empty'}>"
+
     async def cancel(self) -> None:
         """Submit no further job and delete the submitted ones."""
         if self._submitting is not None:
@@ -157,23 +172,41 @@ class JobArray:
     def results(self, timeout: float | None = None) -> list[str]:
         """Wait for all jobs and return their logs in the order of the items. Raises JobFailedError for the first
         failed job."""
-        for _ in self.as_completed(timeout):
-            pass
-        return [job.result() for job in self.jobs]
+        return self._loop.run(self._array.results(timeout))
+
+    def __repr__(self) -> str:
+        return repr(self._array).replace("AsyncJobArray", "JobArray", 1)
 
     def cancel(self) -> None:
         """Submit no further job and delete the submitted ones."""
         self._loop.run(self._array.cancel())
 
 
-def as_completed(jobs: Iterable[Job] | JobArray, timeout: float | None = None) -> Iterator[Job]:
-    """Yield jobs of one cluster in the order in which they end. Raises WaitTimeoutError after `timeout` seconds."""
-    if isinstance(jobs, JobArray):
+@overload
+def as_completed(jobs: Iterable[Job] | JobArray, timeout: float | None = None) -> Iterator[Job]: ...
+
+
+@overload
+def as_completed(
+    jobs: Iterable[AsyncJob] | AsyncJobArray, timeout: float | None = None
+) -> AsyncIterator[AsyncJob]: ...
+
+
+def as_completed(
+    jobs: Iterable[Job] | JobArray | Iterable[AsyncJob] | AsyncJobArray, timeout: float | None = None
+) -> Iterator[Job] | AsyncIterator[AsyncJob]:
+    """Yield jobs of one cluster in the order in which they end: `for`, or `async for` with jobs of an AsyncCluster.
+
+    Raises WaitTimeoutError after `timeout` seconds.
+    """
+    if isinstance(jobs, JobArray | AsyncJobArray):
         return jobs.as_completed(timeout)
     several = list(jobs)
-    if not several:
-        return iter(())
-    return _iterate(several[0]._loop, as_jobs_end([job._job for job in several], timeout))
+    waited = [job for job in several if isinstance(job, AsyncJob)]
+    if waited:
+        return as_jobs_end(waited, timeout)
+    plain = [job for job in several if isinstance(job, Job)]
+    return _iterate(plain[0]._loop, as_jobs_end([job._job for job in plain], timeout)) if plain else iter(())
 
 
 def _iterate(loop: LoopThread, jobs: AsyncIterator[AsyncJob]) -> Iterator[Job]:

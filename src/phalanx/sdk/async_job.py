@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from phalanx.sdk.async_cluster import AsyncCluster
     from phalanx.views.gang_state import GangState
 
+_SHOWN_FAILURES = 3
+
 #: States that `wait` accepts.
 STATES = ("finished", "running", "completed", "failed", "suspended", "deleted")
 
@@ -137,6 +139,10 @@ class AsyncJob:
                 state=str(last.state) if last is not None else "Deleted",
             )
         return self
+
+    def sentence(self) -> str:
+        """Return name, state and reason that were last read, for messages."""
+        return f"{self.target} is {self.entry.state}{self._why()}"
 
     def _saw(self, entry: JobEntry | None) -> None:
         if entry is not None and entry.uid == self.entry.uid:
@@ -291,7 +297,11 @@ class AsyncJob:
         finally:
             reading.cancel()
         if failures and not seen:
-            raise PhalanxError(f"cannot read the logs of {self.target}: {'; '.join(failures)}", about=self.target)
+            more = f"; and {len(failures) - _SHOWN_FAILURES} more pods" if len(failures) > _SHOWN_FAILURES else ""
+            raise PhalanxError(
+                f"cannot read the logs of {self.target}: {'; '.join(failures[:_SHOWN_FAILURES])}{more}",
+                about=self.target,
+            )
 
     # orders
 
@@ -316,6 +326,12 @@ class AsyncJob:
     async def scale(self, replicas: int, task: str = "") -> str:
         """Set the number of pods, of one task of a job with several. Return a message."""
         from phalanx.orders.scaling import scale
+        from phalanx.sdk.errors import InvalidArgumentError
+
+        if not isinstance(replicas, int):
+            raise InvalidArgumentError(
+                f"invalid replicas {replicas!r}: must be a whole number", about=self.target, field="replicas"
+            )
 
         async def order(client: KubeClient, target: Target) -> str:
             return await scale(client, target, replicas, task)

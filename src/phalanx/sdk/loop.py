@@ -42,3 +42,13 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+class BorrowedLoop(LoopThread):
+    """Running event loop of another library. Its owner ends it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    def close(self) -> None:
+        """Do nothing: the loop has another owner."""

@@ -60,9 +60,30 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
         known = ", ".join(sorted(SubmitOptions.__optional_keys__))
         first = sorted(unknown)[0]
         raise InvalidArgumentError(f"unknown argument {first!r}; expected one of {known}", field=first)
+    given: object = command
+    if not isinstance(given, str | list | tuple):
+        raise InvalidArgumentError(
+            f"invalid command of type {type(given).__name__}: must be a list of words, a text or a Path",
+            field="command",
+        )
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
-    if not words:
+    if not words or not words[-1 if isinstance(command, str) else 0].strip():
         raise InvalidArgumentError("the command is empty", field="command")
+    if any("\0" in word for word in words):
+        raise InvalidArgumentError("the command contains a NUL character", field="command")
+    environment = options.get("environment", {})
+    if not isinstance(environment, Mapping):
+        raise InvalidArgumentError(
+            f"invalid environment {environment!r}: must be a dictionary", field="environment"
+        )
+    if not isinstance(options.get("image") or "", str):
+        raise InvalidArgumentError(f"invalid image {options['image']!r}: must be a text", field="image")
+    for count in ("resubmit", "max_retry"):
+        number = options.get(count)
+        if number is not None and (not isinstance(number, int) or number < 0):
+            raise InvalidArgumentError(
+                f"invalid {count} {number!r}: must be a whole number of at least 0", field=count
+            )
     if faults := subdomain_faults(name):
         raise InvalidArgumentError(f"invalid name {name!r}: {faults[0]}", field="name")
     for field, known_words in (("framework", FRAMEWORKS), ("restart", RESTARTS)):
@@ -90,7 +111,7 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
         scheduler_name=options.get("scheduler") or "phalanx",
         framework=options.get("framework", ""),
         resources=amounts(cpus, options.get("memory"), gpus),
-        environment=options.get("environment", {}),
+        environment=environment,
         command=words,
         restart=options.get("restart", ""),
         max_retry=resubmit if resubmit and retries is None else retries,
@@ -113,20 +134,25 @@ def text_of_amount(amount: float | str | None) -> str | None:
 def manifest_objects(manifest: Mapping[str, Any] | str | Path | Sequence[Mapping[str, Any]]) -> list[Json]:
     """Return the objects of a manifest: a dictionary, several of them, a path of a file, or a YAML text.
 
-    Raises OrderError.
+    Raises InvalidArgumentError.
     """
     import json
 
+    from phalanx.orders.errors import OrderError
     from phalanx.orders.submission.manifests import parse_manifests, read_manifests
+    from phalanx.sdk.errors import InvalidArgumentError
 
-    if isinstance(manifest, Path):
-        return read_manifests(str(manifest))
-    if isinstance(manifest, str):
-        if "\n" not in manifest and manifest.endswith((".yaml", ".yml", ".json")):
-            return read_manifests(manifest)
-        return parse_manifests(manifest, "manifest")
-    several = [manifest] if isinstance(manifest, Mapping) else list(manifest)
-    return parse_manifests(json.dumps({"kind": "List", "items": several}), "manifest")
+    try:
+        if isinstance(manifest, Path):
+            return read_manifests(str(manifest))
+        if isinstance(manifest, str):
+            if "\n" not in manifest and manifest.endswith((".yaml", ".yml", ".json")):
+                return read_manifests(manifest)
+            return parse_manifests(manifest, "manifest")
+        several = [manifest] if isinstance(manifest, Mapping) else list(manifest)
+        return parse_manifests(json.dumps({"kind": "List", "items": several}), "manifest")
+    except OrderError as error:
+        raise InvalidArgumentError(error.message, field="manifest") from error
 
 
 def script_command(file: Path) -> list[str]:

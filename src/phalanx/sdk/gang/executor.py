@@ -207,7 +207,7 @@ class GangExecutor(concurrent.futures.Executor):
         except TimeoutError as error:
             job = await self._launch.job.refresh()
             raise WaitTimeoutError(
-                f"{len(client.workers)} of {workers} workers are connected after {timeout:g} s: {job!r}",
+                f"{len(client.workers)} of {workers} workers are connected after {timeout:g} s; {job.sentence()}",
                 about=job.target,
             ) from error
 
@@ -239,6 +239,10 @@ def _require_cloudpickle() -> None:
 def _send_by_value(module: ModuleType) -> None:
     import cloudpickle
 
+    if not isinstance(module, ModuleType):
+        raise InvalidArgumentError(
+            f"invalid module {module!r}: must be an imported module, not its name", field="modules"
+        )
     cloudpickle.register_pickle_by_value(module)
 
 
