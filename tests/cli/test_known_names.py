@@ -57,7 +57,7 @@ def submitted(*documents: dict[str, Any], namespace: str = "default", forbidden:
 def test_submit_refuses_an_unknown_namespace_priority_class_and_queue_with_the_known_names() -> None:
     assert submitted(vcjob(), namespace="nosuch") == 'no namespace "nosuch"; expected one of default, team-a'
     assert submitted(vcjob(priorityClassName="nosuch")) == 'no PriorityClass "nosuch"; expected one of high'
-    assert "Known queues: default, research." in submitted(vcjob(queue="nosuch"))
+    assert submitted(vcjob(queue="nosuch")) == 'no queue "nosuch"; expected one of default, research'
     assert submitted(vcjob(priorityClassName="high", queue="research")) == ""
 
 

@@ -59,7 +59,7 @@ async def test_submitted_job_matches_its_flags_and_submit_prints_the_next_comman
 async def test_a_job_in_a_queue_that_is_not_there_is_refused_with_the_queues_that_are(world: World) -> None:
     code, output = await run(world, "submit", "--name", "a", "--image", "x", "--queue", "nowhere")
     assert code == 1
-    assert 'unable to find job queue: queue.scheduling.volcano.sh "nowhere" not found; Known queues: ' in output
+    assert 'no queue "nowhere"; expected one of ' in output
     assert "default" in output
     assert not await world.list(VOLCANO_JOBS)
 

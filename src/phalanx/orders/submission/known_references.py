@@ -30,13 +30,13 @@ async def refuse_unknown_names(client: KubeClient, documents: list[Json], namesp
     classes = (name for document in documents for name in _values(document, "priorityClassName"))
     await known_names.refuse_unknown_classes(client, missing("PriorityClass", classes))
     jobs = [document for document in documents if (group_of(document), document["kind"]) == (VOLCANO_JOB, "Job")]
-    await _refuse_queues(client, [job for job in jobs if ("Queue", _queue_of(job)) not in submitted])
     queues = (
         name
         for document in documents
         for name in (*_values(document, QUEUE_ANNOTATION), *_values(document, QUEUE_LABEL), *_queues_of(document))
     )
-    await known_names.refuse_unknown_queues(client, missing("Queue", queues))
+    await known_names.refuse_unknown_queues(client, missing("Queue", (*map(_queue_of, jobs), *queues)))
+    await _refuse_queues(client, [job for job in jobs if ("Queue", _queue_of(job)) not in submitted])
 
 
 def _values(document: Json, key: str) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _queues_of(document: Json) -> list[str]:
 
 
 async def _refuse_queues(client: KubeClient, jobs: list[Json]) -> None:
-    """Raise OrderError for a Volcano Job whose queue is missing, closed or has children.
+    """Raise OrderError for a Volcano Job whose queue is closed or has children.
 
     If queues are not readable, nothing is checked.
     """
@@ -83,6 +83,4 @@ async def _refuse_queues(client: KubeClient, jobs: list[Json]) -> None:
         name = _queue_of(job)
         refusals = refusals_of_queue(queues, name, "job")
         if refusals:
-            known = [queue["metadata"]["name"] for queue in queues.all() if queue["metadata"]["name"] != "root"]
-            advice = f" Known queues: {', '.join(known)}." if queues.get(name) is None and known else ""
-            raise OrderError(f"{label(job)}: {' '.join(refusals)}{advice}")
+            raise OrderError(f"{label(job)}: {' '.join(refusals)}")
