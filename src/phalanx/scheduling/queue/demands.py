@@ -473,6 +473,7 @@ def member_demands(
     )
 
 
-def _place(entry: tuple[MemberKind, int]) -> tuple[int, str, object]:
+def _place(entry: tuple[MemberKind, int]) -> tuple[object, int, str, object]:
     (pod_class, role, charge_path), _ = entry
-    return pod_class.number, role, charge_path.key if charge_path is not None else ""
+    # Numbers of classes differ between processes: small requests come first in each.
+    return pod_class.spec.requests, pod_class.number, role, charge_path.key if charge_path is not None else ""
