@@ -18,7 +18,7 @@ from tests.install.test_chart import EVERYTHING
 OLDEST = "1.30"
 VERSIONS = pytest.mark.parametrize("version", [OLDEST, "1.37"])
 #: Of custom resource definitions: ours, and of the Prometheus operator.
-CUSTOM = {"Queue", "ServiceMonitor", "PrometheusRule"}
+CUSTOM = {"Queue", "PodMonitor", "ServiceMonitor", "PrometheusRule"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -13,6 +13,7 @@ from phalanx.model.selectors import HostPort
 from phalanx.scheduling.collecting.plugin import Collecting
 
 from .scenario import Scenario
+from .test_company import HOST, even, far, labelled, pods
 
 pytestmark = pytest.mark.feature("collecting")
 
@@ -277,6 +278,16 @@ class TestNodes:
         stream.job("train", 4, cpu=1, gpu=1).settle().passes(11 * MINUTE)
         stream.gone("server-0").settle().passes(2 * MINUTE)
         assert stream.collecting == ["gang ns/train"]
+
+    def test_gang_that_anti_affinity_keeps_from_every_node_does_not_collect(self) -> None:
+        stream = Stream().node("a", labels={HOST: "a"}, cpu=4).node("b", labels={HOST: "b"}, cpu=4)
+        for name in ("one", "two"):
+            pods(stream, name, 1, "web", even("web", HOST), cpu=4)
+        stream.settle()
+        alone = {"pod_class": PodClass(peers=far("web")), "more": labelled("train")}
+        stream.job("train", 2, cpu=1, **alone).settle().passes(30 * MINUTE)  # type: ignore[arg-type]
+        assert "didn't match pod anti-affinity rules" in stream.why("train").message
+        assert stream.collecting == []
 
     def test_cordoned_node_is_replaced_by_another(self) -> None:
         stream = busy_cluster()

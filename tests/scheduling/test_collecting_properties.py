@@ -11,6 +11,7 @@ from phalanx.model.collection_records import decode_collections, encode_collecti
 from phalanx.model.decisions import Plan
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.collecting.plugin import Collecting
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
 from .scenario import Scenario
 
@@ -96,12 +97,19 @@ class Life(Scenario):
         for _ in range(50):
             if self.scheduler.idle:
                 break
-            self.check(self.cycle())
+            due = self.due_starts()
+            self.check(self.cycle(), due)
             self.confirm().depart()
         assert self.scheduler.idle
         self.end_pods()
 
-    def check(self, plan: Plan) -> None:
+    def due_starts(self) -> set[object]:
+        """Return the units whose promised start has come: collected room is open to them."""
+        plan = reservation_plan(self.scheduler.features)
+        starts = plan.all() if plan is not None else ()
+        return {each.key for each in starts if min(each.promised, each.start) <= self.now}
+
+    def check(self, plan: Plan, due: set[object]) -> None:
         """Check what holds after every cycle."""
         assert not plan.failures, plan.failures[0].trace
         collections = list(self.feature.collections.values())
@@ -109,7 +117,9 @@ class Life(Scenario):
         rows = [row for collection in collections for row in collection.rows.tolist()]
         assert len(rows) == len(set(rows)), "a node is collected twice"
         singles = [bind for bind in plan.binds if bind.gang is None]
-        privileged = {bind.node for bind in plan.binds if self.state.pods[bind.uid].pod.priority > 0}
+        privileged = {
+            bind.node for bind in plan.binds if self.state.pods[bind.uid].pod.priority > 0 or bind.uid in due
+        }
         for collection in collections:
             assert self.scheduler.queue.waits(collection.key)
             assert collection.counted_at <= self.now

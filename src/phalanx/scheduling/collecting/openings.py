@@ -30,7 +30,8 @@ def opens_to(session: Session, collection: Collection, unit: QueuedUnit, *, if_n
         return False
     plan = plan_of(session)
     promise = plan.get(unit.key) if plan is not None else None
-    if promise is not None and promise.start <= session.now:
+    # A late start keeps its claim: its repaired window avoids collected nodes and can be far away.
+    if promise is not None and min(promise.promised, promise.start) <= session.now:
         return True
     if min(session.turn_priority(member) for member in unit.members) > collection.priority:
         return True

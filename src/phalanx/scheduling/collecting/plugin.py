@@ -374,7 +374,9 @@ class Collecting(CyclePlugin):
         closed = plan.reserved_rows if plan is not None else None
         usable: list[BoolArray] = []
         for part in parts:
+            # Pods that close a node by affinity rules need not end with those that use its room.
             rows = part.rows & session.placer.open_in_time(part.pod_class)
+            rows &= session.placer.open_rows(part.pod_class)
             if closed is not None:
                 rows[: len(closed)] &= ~closed[: len(rows)]
             usable.append(rows if former is None else rows & self._near(former, part, rows))
@@ -418,9 +420,9 @@ class Collecting(CyclePlugin):
             return
         if session.now >= collection.expected > 0:
             collection.guesses = False
-        former = collection.rows
+        former, wanted = collection.rows, collection.wanted
         collection.use_nodes(nodes, idle)
-        if not np.array_equal(former, collection.rows):
+        if not (np.array_equal(former, collection.rows) and np.array_equal(wanted, collection.wanted)):
             self._state.nodes.changes.note_all(former.tolist())
             self._note([collection])
             self._state.room_opened()

@@ -103,6 +103,11 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
         return msgspec.structs.replace(self, part=title)
 
     @property
+    def lacks_amounts(self) -> bool:
+        """Whether free amounts on some node would help."""
+        return not self.refusal and not self.unready and any(part.resource for part in self.nodes)
+
+    @property
     def _objects(self) -> Objects:
         """Return () if only resources are lacking. Reasons of filters and plugins contain arbitrary names: None."""
         only_resources = not self.refusal and not self.unready and not self.where
