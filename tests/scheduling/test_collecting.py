@@ -317,6 +317,7 @@ class TestNodes:
         stream.passes(6 * MINUTE)
         assert stream.collecting == ["gang ns/second"]
 
+    @pytest.mark.feature("start-reservations")
     def test_gang_behind_a_promised_gang_with_common_nodes_does_not_collect(self) -> None:
         stream = Stream(BACKFILL).nodes(4, cpu=64, gpu=2)
         limit: dict[str, Any] = {
