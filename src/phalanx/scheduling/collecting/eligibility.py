@@ -10,7 +10,6 @@ from phalanx.scheduling.ordering.entitlements import copies_within_share
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
-from phalanx.scheduling.refusals.no_room import Shortage
 from phalanx.scheduling.reservations.window import Part
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.obstacles import start_obstacle
@@ -25,7 +24,7 @@ def waits_for_nodes(session: Session, unit: QueuedUnit, demand: WaitReason, fit_
     if unit.pod is not None or not demand.for_room or not unit.starts_planned:
         return False
     facts = fit_error.facts
-    if isinstance(facts, Shortage):
+    if facts is not None and facts.of_nodes:
         # Room does not help where the filters refuse every node.
         return facts.lacks_amounts
     # A limit that lends is no hard limit: the gang can start above its deserved share.

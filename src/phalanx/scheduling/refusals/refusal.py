@@ -44,6 +44,11 @@ class Refusal(msgspec.Struct, frozen=True):
     of_mates: ClassVar[bool] = False
     names_no_pod: ClassVar[bool] = False
 
+    @property
+    def lacks_amounts(self) -> bool:
+        """Whether free amounts on some node would help."""
+        return False
+
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         """Return the verdict on a pod without a gang, or above the minimum of its gang."""
         raise NotImplementedError
