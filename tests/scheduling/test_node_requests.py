@@ -260,8 +260,10 @@ def test_both_gangs_of_a_gang_group_are_unschedulable() -> None:
     assert "WaitingForNodes" in {scenario.why("ps").code, scenario.why("worker").code}
 
 
-def test_fifo_queue_requests_nodes_for_its_first_unit_only() -> None:
-    scenario = world().queue("line", fifo=True)
+@pytest.mark.parametrize("by_policy", [False, True])
+def test_fifo_queue_requests_nodes_for_its_first_unit_only(by_policy: bool) -> None:
+    policy = POLICY.replace("phalanx: {", "phalanx: {queues: {line: {order: fifo}}, ") if by_policy else POLICY
+    scenario = world(policy).queue("line", fifo=not by_policy)
     group(scenario, "first", queue="line")
     scenario.now += 1
     group(scenario, "second", queue="line").settle()

@@ -15,6 +15,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.node_request import NodeRequest
 from phalanx.model.text.moments import shown_moment, shown_span
 from phalanx.scheduling.framework.policy import AUTOSCALERS, Policy
+from phalanx.scheduling.framework.queue_policies import keeps_order
 from phalanx.scheduling.ordering.failures import ask_plugins
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import awaits_admission
@@ -254,6 +255,6 @@ class NodeRequests(CyclePlugin):
 
 
 def _keeps_order(session: Session, name: str) -> bool:
-    """Return whether a queue keeps its order (`dequeueStrategy: fifo`)."""
+    """Return whether the units of the queue with this name keep their order."""
     queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
-    return queue is not None and queue.spec is not None and queue.spec.fifo
+    return queue is not None and keeps_order(session.plugin_runtime.policy.queues, queue)
