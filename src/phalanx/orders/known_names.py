@@ -6,12 +6,14 @@ Objects that the user cannot list are not checked.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phalanx.orders.errors import OrderError
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
+
+Json = dict[str, Any]
 
 # Longest list of known names in an error.
 _LISTED = 20
@@ -45,9 +47,14 @@ async def _refuse(client: KubeClient, path: str, kind: str, names: Iterable[str]
     names = list(names)
     if not names:
         return
-    known = await _names(client, path)
-    if known is None:
-        return
+    objects = await read_objects(client, path)
+    if objects is not None:
+        refuse_missing(kind, names, objects)
+
+
+def refuse_missing(kind: str, names: Iterable[str], objects: Collection[Json]) -> None:
+    """Raise OrderError if one of `names` is the name of none of the objects."""
+    known = {str(each["metadata"]["name"]) for each in objects}
     for name in names:
         if name not in known:
             raise OrderError(f'no {kind} "{name}"; {known_names(known)}')
@@ -62,12 +69,13 @@ def known_names(known: Collection[str]) -> str:
     return f"expected one of {', '.join(listed)}{f' and {rest} more' if rest else ''}"
 
 
-async def _names(client: KubeClient, path: str) -> set[str] | None:
-    """Return the names of the objects at `path`; None if the user cannot list them or the kind is not served."""
+async def read_objects(client: KubeClient, path: str) -> list[Json] | None:
+    """Return the objects at `path`; None if the user cannot list them or the kind is not served."""
     from phalanx.kube.errors import ApiError
 
     try:
-        return {str(item["metadata"]["name"]) for item in (await client.list_all(path))["items"]}
+        objects: list[Json] = (await client.list_all(path))["items"]
+        return objects
     except ApiError as error:
         if error.status in (403, 404):
             return None

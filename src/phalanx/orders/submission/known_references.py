@@ -19,6 +19,7 @@ async def refuse_unknown_names(client: KubeClient, documents: list[Json], namesp
     Only a webhook would reject such jobs, and the cluster can run without one: these jobs would wait forever.
     """
     from phalanx.jobs.suspended import QUEUE_LABEL
+    from phalanx.reports.jobs.kinds import QUEUES
 
     submitted = {(document["kind"], document["metadata"].get("name")) for document in documents}
 
@@ -35,8 +36,11 @@ async def refuse_unknown_names(client: KubeClient, documents: list[Json], namesp
         for document in documents
         for name in (*_values(document, QUEUE_ANNOTATION), *_values(document, QUEUE_LABEL), *_queues_of(document))
     )
-    await known_names.refuse_unknown_queues(client, missing("Queue", (*map(_queue_of, jobs), *queues)))
-    await _refuse_queues(client, [job for job in jobs if ("Queue", _queue_of(job)) not in submitted])
+    names = missing("Queue", (*map(_queue_of, jobs), *queues))
+    objects = await known_names.read_objects(client, QUEUES.path()) if names else None
+    if objects is not None:
+        known_names.refuse_missing("queue", names, objects)
+        _refuse_closed_queues((job for job in jobs if _queue_of(job) in names), objects)
 
 
 def _values(document: Json, key: str) -> Iterator[str]:
@@ -63,24 +67,13 @@ def _queues_of(document: Json) -> list[str]:
     return [queue] if isinstance(queue, str) and queue else []
 
 
-async def _refuse_queues(client: KubeClient, jobs: list[Json]) -> None:
-    """Raise OrderError for a Volcano Job whose queue is closed or has children.
-
-    If queues are not readable, nothing is checked.
-    """
+def _refuse_closed_queues(jobs: Iterable[Json], queues: list[Json]) -> None:
+    """Raise OrderError for a Volcano Job whose queue is closed or has children."""
     from phalanx.admission.context import QueueCatalog
     from phalanx.admission.queue_state import refusals_of_queue
-    from phalanx.kube.errors import ApiError
-    from phalanx.reports.jobs.kinds import QUEUES
 
-    if not jobs:
-        return
-    try:
-        queues = QueueCatalog((await client.list_all(QUEUES.path()))["items"])
-    except ApiError:
-        return
+    catalog = QueueCatalog(queues)
     for job in jobs:
-        name = _queue_of(job)
-        refusals = refusals_of_queue(queues, name, "job")
+        refusals = refusals_of_queue(catalog, _queue_of(job), "job")
         if refusals:
             raise OrderError(f"{label(job)}: {' '.join(refusals)}")
