@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Tree
 from phalanx.model.text.decoding import quoted
+from phalanx.scheduling.framework.unknown_keys import check_keys
 
 ORDERS = ("traverse", "fifo")
 _FIELDS = ("order", "preempt", "reserve")
@@ -84,10 +84,7 @@ def _parse(place: str, entry: object, errors: list[str]) -> QueuePolicy:
     if not isinstance(entry, Mapping):
         errors.append(f"{place}: expected a mapping with {', '.join(_FIELDS)}")
         return QueuePolicy()
-    for key in entry:
-        if key not in _FIELDS:
-            close = difflib.get_close_matches(str(key), _FIELDS, n=1)
-            errors.append(f"{place}.{key}: unknown key{f'; did you mean {quoted(close[0])}?' if close else ''}")
+    check_keys(entry, _FIELDS, f"{place}.", errors)
     order = entry.get("order")
     if order is not None and order not in ORDERS:
         errors.append(f"{place}.order: {quoted(order)} is unknown; expected {' or '.join(ORDERS)}")

@@ -21,6 +21,7 @@ from phalanx.scheduling.framework.eviction_options import (
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.reservation_settings import reservation_settings
+from phalanx.scheduling.framework.unknown_keys import check_keys, suggestion
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
     FOREIGN_VICTIMS,
@@ -31,7 +32,6 @@ from phalanx.scheduling.framework.vocabulary import (
 from phalanx.scheduling.policy.own_settings import own_settings
 from phalanx.scheduling.policy.plugin_checks import class_faults, remarks, setting_faults
 from phalanx.scheduling.policy.registry import available_plugins, offered_actions, standing
-from phalanx.scheduling.policy.unknown_keys import check_keys, suggestion
 
 DEFAULT_POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, reserve, backfill"

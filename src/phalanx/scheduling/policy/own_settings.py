@@ -10,7 +10,7 @@ from phalanx.model.policy_names import FORMER_DIALECT_KEYS
 from phalanx.model.text.decoding import quoted
 from phalanx.scheduling.framework.policy import AUTOSCALERS, POD_EVENTS
 from phalanx.scheduling.framework.queue_policies import parse_queue_policies
-from phalanx.scheduling.policy.unknown_keys import check_keys
+from phalanx.scheduling.framework.unknown_keys import check_keys
 
 # Accepted words of each setting; the first one is the default.
 _WORDS = {
