@@ -5,7 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from phalanx.kube.health_endpoint import HealthAddressError, health_endpoint
+from phalanx.kube.health_endpoint import health_endpoint
+from phalanx.kube.listening import ListenError
 
 
 async def get(port: int, path: str) -> tuple[int, str]:
@@ -33,6 +34,6 @@ async def test_readiness_tells_the_role(ready: bool, leads: bool, answer: tuple[
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", "127.0.0.1:"])
 async def test_unusable_address_is_an_error(address: str) -> None:
-    with pytest.raises(HealthAddressError):
+    with pytest.raises(ListenError):
         async with health_endpoint(address, "hub", lambda: True, lambda: True):
             pass

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from phalanx.kube.causes import cause_text
-from phalanx.model.text.decoding import quoted
+from phalanx.kube.listening import ListenError, listening
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -89,10 +89,6 @@ async def serving(
     # A process without this endpoint starts without the import.
     from aiohttp import web
 
-    host, _, port = options.address.rpartition(":")
-    if not port.isdecimal():
-        raise EndpointError(f"--metrics-address {quoted(options.address)} is not HOST:PORT")
-
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -111,42 +107,32 @@ async def serving(
         body = exposition() + (await observed.counted_apart()).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.add_routes(
-        [
-            web.get("/healthz", alive),
-            web.get("/livez", alive),
-            web.get("/readyz", ready),
-            web.get("/metrics", metrics),
-            web.get("/configz", observed.inspect),
-            web.get("/debug/{what}", observed.inspect),
-            web.get("/v1/gangs", observed.gangs),
-        ]
-    )
+    routes = [
+        web.get("/healthz", alive),
+        web.get("/livez", alive),
+        web.get("/readyz", ready),
+        web.get("/metrics", metrics),
+        web.get("/configz", observed.inspect),
+        web.get("/debug/{what}", observed.inspect),
+        web.get("/v1/gangs", observed.gangs),
+    ]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if options.certificate else None
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    renewal: asyncio.Task[None] | None = None
     try:
+        if context is not None:
+            context.load_cert_chain(options.certificate, options.key, _no_password)
+    except (OSError, ValueError) as error:
+        files = f"the certificate {options.certificate} with the key {options.key}"
+        raise EndpointError(f"cannot serve metrics with {files}: {cause_text(error)}") from error
+    async with AsyncExitStack() as stack:
         try:
-            if context is not None:
-                context.load_cert_chain(options.certificate, options.key, _no_password)
-        except (OSError, ValueError) as error:
-            files = f"the certificate {options.certificate} with the key {options.key}"
-            raise EndpointError(f"cannot serve metrics with {files}: {cause_text(error)}") from error
-        try:
-            address = host.strip("[]") or "127.0.0.1"
-            await web.TCPSite(runner, address, int(port), ssl_context=context).start()
-        except (OSError, OverflowError, ValueError) as error:
-            raise EndpointError(f"cannot serve metrics on {options.address}: {cause_text(error)}") from error
+            port = await stack.enter_async_context(listening(options.address, routes, context=context))
+        except ListenError as error:
+            raise EndpointError(str(error)) from error
         if context is not None:
             renewal = asyncio.create_task(_reload_certificate(context, options))
+            stack.callback(renewal.cancel)
         log.info("health and metrics on %s", options.address)
-        yield int(runner.addresses[0][1])
-    finally:
-        if renewal is not None:
-            renewal.cancel()
-        await runner.cleanup()
+        yield port
 
 
 def _no_password() -> str:

@@ -10,15 +10,11 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from phalanx.model.text.decoding import quoted
+from phalanx.kube.listening import listening
 
 log = logging.getLogger(__name__)
 
 LEADER, STANDBY = "leader", "standby"
-
-
-class HealthAddressError(Exception):
-    """Error for an address on which the endpoint cannot listen."""
 
 
 @asynccontextmanager
@@ -26,13 +22,10 @@ async def health_endpoint(
     address: str, part: str, ready: Callable[[], bool], leads: Callable[[], bool]
 ) -> AsyncIterator[int]:
     """Serve /healthz, /livez, /readyz and /metrics of the process `part` on HOST:PORT inside the context; yield the
-    port. Raises HealthAddressError.
+    port. Raises ListenError.
 
     A standby is ready: a rollout can replace the next replica. A leader is ready once it works.
     """
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
-        raise HealthAddressError(f"--metrics-address {quoted(address)} is not HOST:PORT")
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     ready_gauge = Gauge("phalanx_process_ready", "1 if the process works.", ["part"], registry=registry)
@@ -53,23 +46,12 @@ async def health_endpoint(
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    application = web.Application()
-    application.add_routes(
-        [
-            web.get("/healthz", alive),
-            web.get("/livez", alive),
-            web.get("/readyz", readiness),
-            web.get("/metrics", metrics),
-        ]
-    )
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port)).start()
-        except (OSError, OverflowError, ValueError) as error:
-            raise HealthAddressError(f"cannot serve health and metrics on {address}: {error}") from error
+    routes = [
+        web.get("/healthz", alive),
+        web.get("/livez", alive),
+        web.get("/readyz", readiness),
+        web.get("/metrics", metrics),
+    ]
+    async with listening(address, routes) as port:
         log.info("health and metrics on %s", address)
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+        yield port

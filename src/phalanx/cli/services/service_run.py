@@ -34,12 +34,13 @@ async def run_announced(
     if not address:
         await run_until_signal(service, announce=announce)
         return
-    from phalanx.kube.health_endpoint import HealthAddressError, health_endpoint
+    from phalanx.kube.health_endpoint import health_endpoint
+    from phalanx.kube.listening import ListenError
 
     try:
         async with health_endpoint(address, part, service.ready.is_set, leads):
             await run_until_signal(service, announce=announce)
-    except HealthAddressError as error:
+    except ListenError as error:
         raise click.ClickException(str(error)) from error
 
 
