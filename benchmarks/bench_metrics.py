@@ -49,7 +49,7 @@ def main() -> int:
     first, same, changed = _scrape(series), list[_Scrape](), list[_Scrape]()
     for number in range(_REPEATS):
         same.append(_scrape(series))
-        # Nobody waits for a cycle: what queues deserve has to be worked out for the scrape.
+        # No cycle follows the change, so the scrape computes the deserved shares.
         pod = Pod("a", f"more{number}", f"more{number}", PodClass(asked), asked, "phalanx", queue="queue-00000")
         state.apply(PodUpdated(pod))
         changed.append(_scrape(series))

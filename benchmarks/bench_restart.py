@@ -201,7 +201,7 @@ async def measure(kubeconfig: str, waiting: list[str]) -> dict[str, float]:
         await until_ready(service.ready)
         ready = time.perf_counter() - begun
         pods = service.state.pods
-        while not all(pods[uid].pod.node for uid in waiting):  # noqa: ASYNC110 - the state tells nobody
+        while not all(pods[uid].pod.node for uid in waiting):  # noqa: ASYNC110 - the state has no event to await
             await asyncio.sleep(0.01)
         bound, used = time.perf_counter() - begun, time.process_time() - cpu
         await asyncio.sleep(SETTLE)

@@ -195,7 +195,7 @@ def pin(which: int) -> None:
 
 
 async def bind(client: KubeClient) -> int:
-    """What the executor does: a POST per binding, so many at a time."""
+    """Bind as the executor does: one POST per binding, with a limit of concurrent requests."""
     waiting = iter(range(BINDINGS))
 
     async def worker() -> None:

@@ -98,7 +98,7 @@ class Cluster:
         await self._many(range(self._gangs), self.make_gang)
 
     async def churn(self, rate: float) -> None:
-        """So many gangs a second are deleted and made anew, until cancelled."""
+        """Delete and create `rate` gangs per second, until cancelled."""
         chosen = random.Random(7)
         while True:
             begun = time.monotonic()
@@ -129,7 +129,7 @@ class Cluster:
         await self.make_gang(number)
 
     async def viewer(self, number: int) -> str:
-        """The token of somebody who sees everything, or his own namespace."""
+        """Return the token of a new viewer with rights in all namespaces, or in one."""
         namespace, name = f"team-{number % NAMESPACES}", f"viewer-{number}"
         rbac = "/apis/rbac.authorization.k8s.io/v1"
         if number < NAMESPACES:
@@ -277,7 +277,7 @@ async def run(viewers: int, gangs: int, rate: float, seconds: float, period: flo
                 failed += await _ended([churning])
                 if failed:
                     print(f"{len(failed)} ended early: {failed[0]!r}")
-    # (A cluster that goes on changes: what it costs without viewers is between the two.)
+    # The cluster changes meanwhile: the cost without viewers is between the measurements before and after.
     costs = {name: watched[name] - (alone[name] + left[name]) / 2 for name in pids}
     print("viewers cost:", ", ".join(f"{name} {cost:+.1f} %" for name, cost in costs.items()))
     cost = costs["page"]

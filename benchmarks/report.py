@@ -1,4 +1,4 @@
-"""One table for all measurements: what was measured, how much, and what was promised."""
+"""Table of all measurements: name, measured value, and promised value of each."""
 
 from __future__ import annotations
 

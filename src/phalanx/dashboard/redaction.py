@@ -274,7 +274,7 @@ class Redaction:
         return key if self._in_sight(key.partition("/")[0]) else ANOTHER_POD
 
     def what_if(self, reply: WhatIfReply) -> WhatIfReply:
-        """Redact the answer to a what-if question. Only viewers of all namespaces can ask what-if questions."""
+        """Redact the answer to a what-if question of the page, which only viewers of all namespaces can ask."""
         if self.idle:
             return reply
         asked = [self._asked(start) for start in reply.answer.asked]

@@ -1,4 +1,4 @@
-"""What-if questions: `phalanx what-if` runs over a capture in a separate process."""
+"""What-if questions of the page. Each runs `phalanx what-if` on a capture in a separate process."""
 
 from __future__ import annotations
 

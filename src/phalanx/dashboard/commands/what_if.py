@@ -1,4 +1,4 @@
-"""What-if questions of commands: a viewer of one namespace asks about own objects, and others are not named."""
+"""What-if questions of commands. Viewers of one namespace ask about its objects; answers name no other object."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ Moment = tuple[int, int, int, int]
 
 
 class LostWindow(msgspec.Struct, eq=False):
-    """Reservation whose window is lost. `beside` is its earliest window beside all others; None if unknown."""
+    """Reservation that has lost its window. `beside` is its earliest window beside those of all other reservations;
+    None if it is unknown."""
 
     reservation: Reservation
     cause: SlipCause

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 #: Variable per volume (emptyDir, ConfigMap, Secret) with the path of its files: mounts would require root.
 VOLUME_VARIABLE = "PHALANX_VOLUME_"
 
-# Grace of a process whose pod object is deleted already, or whose agent ends.
+# Grace period in seconds of a process whose pod object no longer exists, or whose agent stops.
 _LAST_GRACE = 2.0
 # Limit of concurrent starts, so that many pods do not fork at the same time.
 _STARTS_AT_ONCE = 8
