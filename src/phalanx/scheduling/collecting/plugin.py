@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.collection_records import StoredCollection
@@ -25,13 +24,13 @@ from phalanx.scheduling.collecting.eligibility import (
     waits_for_nodes,
     within_hard_limits,
 )
-from phalanx.scheduling.collecting.expected_ends import expected_end
-from phalanx.scheduling.collecting.node_choice import ExpectedEnd, choose_nodes
 from phalanx.scheduling.collecting.openings import opens_to
 from phalanx.scheduling.collecting.room import CollectedRoom
 from phalanx.scheduling.collecting.run_times import LearnedRunTimes
 from phalanx.scheduling.collecting.stored import nodes_of, stored_collection
 from phalanx.scheduling.collecting.telling import NO_ENDS, collection_sentence
+from phalanx.scheduling.collecting.texts import CollectionTexts
+from phalanx.scheduling.collecting.usable_nodes import choose_usable_nodes
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.reservation_settings import NEVER, ReservationSettings
 from phalanx.scheduling.ordering.ranks import try_to_rank
@@ -71,10 +70,7 @@ class Collecting(CyclePlugin):
         self.room = CollectedRoom(state, self._ends_in_time, lambda: self._has_grants)
         # Nodes that each collection could use: bool[N].
         self._eligible: dict[UnitKey, BoolArray] = {}
-        # Published texts by unit, and the units whose text has changed.
-        self._texts: dict[UnitKey, str] = {}
-        self._unit_of: dict[GangKey, UnitKey] = {}
-        self._news: dict[UnitKey, None] = {}
+        self._texts = CollectionTexts(queue)
         self._loaded: list[StoredCollection] = []
         # Gangs without room in this cycle.
         self._refused: list[QueuedUnit] = []
@@ -116,7 +112,7 @@ class Collecting(CyclePlugin):
     # Between cycles
 
     def outdated(self) -> bool:
-        return bool(self._news or self._loaded) or (
+        return bool(self._texts.changed or self._loaded) or (
             bool(self.collections) and self._seen != self._state.capacity_version
         )
 
@@ -153,8 +149,7 @@ class Collecting(CyclePlugin):
                 if collection.expected:
                     self.room.note([collection])
             self._seen = self._state.capacity_version
-        news, self._news = self._news, {}
-        return news
+        return self._texts.pop_changed()
 
     def guard_turn(self, session: Session, units: list[QueuedUnit], turn: Turn) -> Guard | None:
         return self._beside(session, units[0], turn, if_needed=True) if self.collections else None
@@ -196,8 +191,7 @@ class Collecting(CyclePlugin):
             self._refused += units
 
     def note(self, of: GangKey | str) -> str:
-        key = None if isinstance(of, str) else self._unit_of.get(of)
-        return self._texts.get(key, "") if key is not None else ""
+        return "" if isinstance(of, str) else self._texts.of(of)
 
     def published(self, session: Session) -> None:
         refused, self._refused = self._refused, []
@@ -330,7 +324,7 @@ class Collecting(CyclePlugin):
         if nodes is None or self._collection(session, unit, nodes).complete:
             self.clocks.retry_at(unit.key, session.now + (_RETRY if nodes is None else max(wait, _RETRY)))
             if nodes is None:
-                self._tell(unit.key, NO_ENDS)
+                self._texts.publish(unit.key, NO_ENDS)
             return  # amounts are not in its way, or nothing ends
         for key in rivals:
             self._end(key)
@@ -367,38 +361,8 @@ class Collecting(CyclePlugin):
     def _choose(
         self, session: Session, parts: tuple[Part, ...], former: Collection | None = None
     ) -> ChosenNodes | None:
-        """Return the nodes on which a gang collects: those of its `former` collection, with room that has come free
-        elsewhere instead of room that is still used there."""
-        plan, settings = plan_of(session), self._settings
-        assert settings is not None
-        closed = plan.reserved_rows if plan is not None else None
-        usable: list[BoolArray] = []
-        for part in parts:
-            # Pods that close a node by affinity rules need not end with those that use its room.
-            rows = part.rows & session.placer.open_in_time(part.pod_class)
-            rows &= session.placer.open_rows(part.pod_class)
-            if closed is not None:
-                rows[: len(closed)] &= ~closed[: len(rows)]
-            usable.append(rows if former is None else rows & self._near(former, part, rows))
-
-        def end_of(record: PodRecord) -> ExpectedEnd | None:
-            return expected_end(record, session.now, settings.start_delay, self.run_times.of)
-
-        return choose_nodes(self._state, parts, usable, end_of, session.now)
-
-    def _near(self, collection: Collection, part: Part, usable: BoolArray) -> BoolArray:
-        """Return bool[N]: the rows of a collection, and the usable rows with free room for a copy of the part, in
-        the domain of the collection."""
-        idle, pod_class = self._state.nodes.idle, part.pod_class
-        inside = np.zeros(len(usable), dtype=np.bool_)
-        inside[collection.rows[collection.rows < len(usable)]] = True
-        free = np.flatnonzero(usable)
-        fits = (idle[pod_class.columns[:, None], free] >= pod_class.amounts[:, None]).all(axis=0)
-        near = inside.copy()
-        near[free[fits]] = True
-        if part.domains is not None:
-            near &= np.isin(part.domains[: len(near)], part.domains[: len(near)][inside])
-        return near
+        assert self._settings is not None
+        return choose_usable_nodes(session, parts, self.run_times, self._settings.start_delay, former)
 
     def _follow(self, session: Session, collection: Collection) -> None:
         """Update a collection to the present cluster; end it if its reason or its patience has ended."""
@@ -416,7 +380,7 @@ class Collecting(CyclePlugin):
         nodes = self._choose(session, parts, collection) or self._choose(session, parts)
         if nodes is None:
             self._end(key)
-            self._tell(key, NO_ENDS)
+            self._texts.publish(key, NO_ENDS)
             return
         if session.now >= collection.expected > 0:
             collection.guesses = False
@@ -432,7 +396,7 @@ class Collecting(CyclePlugin):
         if collection.complete:
             # Its turn is due: no pod is backfilled before it.
             collection.expected = session.now
-            self._news[key] = None
+            self._texts.ask_turn(key)
         elif collection.overdue or session.now >= collection.progress_at + PATIENCE:
             self._fail(session, key)
             return
@@ -454,8 +418,7 @@ class Collecting(CyclePlugin):
             self.clocks.stop(key)
         else:
             self.clocks.forget(key)
-        if self._texts.pop(key, None) is not None:
-            self._forget_text(key)
+        self._texts.withdraw(key)
 
     def _end(self, key: UnitKey) -> None:
         """End a collection, and open its room to other units."""
@@ -468,8 +431,7 @@ class Collecting(CyclePlugin):
         self.version += 1
         self._note([collection])
         self._state.room_opened()
-        if self._texts.pop(key, None) is not None:
-            self._forget_text(key)
+        self._texts.withdraw(key)
         for blocked in self._blocked:
             self.clocks.retry_at(blocked, self._now)
         self._blocked.clear()
@@ -480,23 +442,8 @@ class Collecting(CyclePlugin):
         if self._plan is not None:
             self._plan.collected = {key: each.rows for key, each in self.collections.items()}
 
-    def _forget_text(self, key: UnitKey) -> None:
-        for gang in key if not isinstance(key, str) else ():
-            self._unit_of.pop(gang, None)
-        if self._queue.waits(key):
-            self._news[key] = None
-
     def _tell_collection(self, collection: Collection) -> None:
-        self._tell(collection.key, collection_sentence(self._state, collection, self._now))
-
-    def _tell(self, key: UnitKey, text: str) -> None:
-        """Publish the text of a unit, in its next turn, if it has changed."""
-        if self._texts.get(key) == text:
-            return
-        self._texts[key] = text
-        if not isinstance(key, str):
-            self._unit_of.update(dict.fromkeys(key, key))
-        self._news[key] = None
+        self._texts.publish(collection.key, collection_sentence(self._state, collection, self._now))
 
 
 def _overlap(one: BoolArray, other: BoolArray) -> bool:
