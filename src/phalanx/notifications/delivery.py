@@ -26,7 +26,7 @@ _AT_ONCE = 50
 
 
 class StoredNotice(msgspec.Struct, frozen=True):
-    """StoredNotice notification that is due; `attempts` have failed."""
+    """Notification that is due; `attempts` have failed."""
 
     notice: Notice
     target: str

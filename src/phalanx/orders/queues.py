@@ -13,6 +13,8 @@ from phalanx.kube.paths import Resource
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import parse_quantity
 from phalanx.orders.errors import OrderError
+from phalanx.orders.known_names import known_names
+from phalanx.orders.volcano_command import CLOSE_QUEUE, OPEN_QUEUE, command_to_queue
 from phalanx.reports.jobs.kinds import COMMANDS, QUEUES
 from phalanx.reports.jobs.read_documents import mapping
 
@@ -62,26 +64,8 @@ async def set_open(client: KubeClient, name: str, *, opened: bool) -> str:
     queue = await _read(client, name)
     if _is_as_wanted(queue, opened):
         return f"queue {name} is already {_state(queue)}"
-    metadata = queue["metadata"]
-    target = {
-        "apiVersion": f"{QUEUES.group}/{QUEUES.version}",
-        "kind": QUEUES.kind,
-        "name": name,
-        "uid": metadata["uid"],
-        "controller": True,
-    }
-    action = "OpenQueue" if opened else "CloseQueue"
-    command = {
-        "apiVersion": f"{COMMANDS.group}/{COMMANDS.version}",
-        "kind": COMMANDS.kind,
-        "metadata": {
-            "generateName": f"{name}-{action.lower()}-",
-            "namespace": "default",
-            "ownerReferences": [target],
-        },
-        "target": target,
-        "action": action,
-    }
+    action = OPEN_QUEUE if opened else CLOSE_QUEUE
+    command = command_to_queue(name, queue["metadata"]["uid"], action)
     try:
         await client.create(COMMANDS.path("default"), command)
     except ApiError as error:
@@ -190,10 +174,10 @@ async def _read(client: KubeClient, name: str, what: str = "queue") -> dict[str,
         if error.status != 404:
             raise
     try:
-        names = sorted(queue["metadata"]["name"] for queue in (await client.list_all(QUEUES.path()))["items"])
+        names = [queue["metadata"]["name"] for queue in (await client.list_all(QUEUES.path()))["items"]]
     except ApiError:
         raise OrderError("this cluster does not serve Volcano's queues; `phalanx install` installs them") from None
-    raise OrderError(f"no {what} {quoted(name)}; expected one of {', '.join(names[:12])}")
+    raise OrderError(f"no {what} {quoted(name)}; {known_names(names)}")
 
 
 async def _write_state(client: KubeClient, name: str, state: str) -> None:
