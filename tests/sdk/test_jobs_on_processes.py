@@ -92,7 +92,7 @@ def test_lists_of_the_cluster_are_entries_with_fields(local_cluster: Cluster) ->
 
 
 def test_rejected_submission_names_the_object(local_cluster: Cluster) -> None:
-    with pytest.raises(RequestRejectedError, match='"nope" not found'):
+    with pytest.raises(RequestRejectedError, match='no queue "nope"; expected one of default, root'):
         local_cluster.submit(["true"], queue="nope")
     with pytest.raises(JobNotFoundError, match="no job or PodGroup 'nope'"):
         local_cluster.job("nope")
