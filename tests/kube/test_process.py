@@ -196,5 +196,4 @@ def test_only_the_shell_installs_signal_handlers() -> None:
         for path in folder.rglob("*.py")
         if "add_signal_handler" in path.read_text("utf-8")
     }
-    members = {"src/sdk/gang/member.py", "src/dask/member.py"}
-    assert installing == {"src/kube/process.py", "src/cli/bench/command.py", *members}
+    assert installing == {"src/kube/process.py", "src/cli/bench/command.py", "src/sdk/gang/process.py"}

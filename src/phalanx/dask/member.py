@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-import ssl
 import sys
 import tempfile
 import time
@@ -17,6 +15,7 @@ import distributed
 from distributed import Scheduler, Worker
 
 from phalanx.dask.security import member_security
+from phalanx.sdk.gang.process import run_in_pod
 from phalanx.sdk.gang.settings import MemberSettings, resolve
 
 #: Handler of the scheduler that the client calls while it lives.
@@ -115,21 +114,10 @@ def exit_code(reason: str) -> int:
     return int(reason == _SCHEDULER_ENDED or any(text in reason for text in _LOST))
 
 
-async def _run(settings: MemberSettings) -> int:
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    run = run_worker if settings.rank else run_scheduler
-    return await run(settings, stopping)
-
-
-def main() -> int:
-    try:
-        return asyncio.run(_run(MemberSettings.of_environment(os.environ)))
-    except (ValueError, OSError, ssl.SSLError) as error:
-        print(f"cannot join the gang: {error}", file=sys.stderr)
-        return 1
+async def run_member(settings: MemberSettings, stopping: asyncio.Event) -> int:
+    """Run the scheduler in the pod of rank 0, else a worker. Return the exit code."""
+    return await (run_worker if settings.rank else run_scheduler)(settings, stopping)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_in_pod(run_member))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import socket
-import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 from phalanx.sdk.gang.certificates import HUB, context_of
 from phalanx.sdk.gang.hub import Hub
+from phalanx.sdk.gang.process import run_in_pod
 from phalanx.sdk.gang.settings import MemberSettings
 from phalanx.sdk.gang.worker import HUB_GONE
 
@@ -24,12 +22,8 @@ _RESTART_DELAY = 0.2
 _STOP_SECONDS = 2.0
 
 
-async def run_member(settings: MemberSettings) -> None:
-    """Run until the gang ends (rank 0), or until this pod is deleted (other ranks)."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+async def run_member(settings: MemberSettings, stopping: asyncio.Event) -> int:
+    """Run until the gang ends (rank 0), or until this pod is deleted (other ranks). Return the exit code 0."""
     async with contextlib.AsyncExitStack() as stack:
         tasks = [asyncio.create_task(stopping.wait())]
         if settings.rank == 0:
@@ -48,6 +42,7 @@ async def run_member(settings: MemberSettings) -> None:
         await asyncio.wait([*tasks, supervising], return_when=asyncio.FIRST_COMPLETED)
         supervising.cancel()
         await asyncio.wait([supervising])
+    return 0
 
 
 def _free_port(address: str) -> int:
@@ -86,16 +81,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    try:
-        settings = MemberSettings.of_environment(os.environ)
-        asyncio.run(run_member(settings))
-    except (ValueError, OSError, ssl.SSLError) as error:
-        print(f"cannot join the gang: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    sys.exit(run_in_pod(run_member))
