@@ -202,7 +202,8 @@ def test_a_machine_of_processors_needs_no_cluster_file(tmp_path: Path) -> None:
         (("--hour", "noon"), "--hour is 'noon'; write seconds", 1),
         (("--seed", "1", "1"), "--seed: a seed is named twice", 1),
         (("--processors", "5"), "set either --cluster FILE or --processors N", 2),
-        (("--dask", "tcp://127.0.0.1:1"), "--dask", 1),
+        # Dask tries to connect for ten seconds.
+        pytest.param(("--dask", "tcp://127.0.0.1:1"), "--dask", 1, marks=pytest.mark.slow),
         (("--workers", "2", "--processes", "2"), "--processes, --dask and --workers exclude each other", 2),
         (("--workers", "2", "--kubeconfig", "{}/none"), "--workers: kubeconfig", 1),
     ],
