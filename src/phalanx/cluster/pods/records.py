@@ -75,8 +75,8 @@ class GangRecord(msgspec.Struct, eq=False):
     plan that was seen complete, with all members confirmed by the API: members lost later are no sign of a partial
     binding. `failures` counts failed bindings. `arrivals` counts how often a member became pending: a verdict from
     before the last arrival has not reached all members. `last_verdict` is the last published verdict, with the
-    arrivals of that time. `admitted` is a decided admission that the group's phase does not show yet, `withdrawn` the
-    withdrawal of an admission that the phase still shows. `allocated` counts, by footprint, the members with
+    arrivals of that time. `admitted` is a decided admission that the group's phase does not show yet, `withdrawn`
+    the withdrawal of an admission that the phase still shows. `allocated` counts, by footprint, the members with
     resources. `cached` is a cache for values computed from spec and members, cleared when these change.
     `task_buckets` belongs to the plugin that places members by their tasks. `placeholders` are pods for expected
     members; they are no members.
