@@ -177,3 +177,15 @@ def test_pod_of_another_scheduler_is_named_before_its_kubelet_reports_it() -> No
     slip = plan_of(world).starts.lost("p1")
     assert slip is not None
     assert (slip.cause, slip.by) == (SlipCause.DISPLACED, "pod ns/stranger")
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_unit_without_a_known_start_gets_one_when_a_pod_without_a_known_end_is_gone(depth: int) -> None:
+    """The freed room alone does not fit the unit: no unit has its turn because of it."""
+    world = Scenario(POLICY.replace("startDelaySeconds", f"depth: {depth}, startDelaySeconds")).node("n1", cpu=4)
+    world.scheduler._refresh_verdicts = False
+    world.pod("endless", node="n1", cpu=1)
+    busy(world, "short", "n1", 100, cpu=3).pod("big", cpu=4).settle()
+    assert start_of(world, "big") is None
+    world.gone("endless").settle()
+    assert start_of(world, "big") == 100

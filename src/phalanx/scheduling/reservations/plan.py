@@ -220,12 +220,16 @@ class ReservationPlan(RepairedPlan):
     def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
         """Return units for which a start is searched again, because the end of a pod or a node has changed.
 
-        Where room has grown, `hopeless` lets the first units of each queue search again.
+        Where room has grown, `hopeless` lets the first units of each queue search again: without a depth all units.
         """
-        self._searched_at = self._moment()[1:]
+        moment = self._moment()
+        self._searched_at = moment[1:]
         for key in [key for key in self._hopeless if not waits(key)]:
             del self._hopeless[key]
-        outdated = [key for key, (searched_at, _) in self._hopeless.items() if searched_at[1:] != self._searched_at]
+        since = 1 if self.settings.depth else 0
+        outdated = [
+            key for key, (searched_at, _) in self._hopeless.items() if searched_at[since:] != moment[since:]
+        ]
         self._outdated_searches = len(outdated) > _MOST_SEARCHES
         for key in outdated[:_MOST_SEARCHES]:
             del self._hopeless[key]
