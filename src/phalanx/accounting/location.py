@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from phalanx.kube.auth.config import kubeconfig_paths
+from phalanx.kube.auth.config import kubeconfig_paths, with_extension
 from phalanx.kube.auth.kubeconfig import Kubeconfig
 from phalanx.kube.errors import ConfigError
 
@@ -27,11 +27,7 @@ def default_location(environ: Mapping[str, str] | None = None) -> str:
 
 def with_history(config: dict[str, Any], file: Path) -> dict[str, Any]:
     """Return a kubeconfig document with `file` as the usage database of its clusters."""
-    extension = {"name": EXTENSION, "extension": {"file": str(file)}}
-    clusters = [
-        {**named, "cluster": {**named["cluster"], "extensions": [extension]}} for named in config["clusters"]
-    ]
-    return {**config, "clusters": clusters}
+    return with_extension(config, EXTENSION, {"file": str(file)})
 
 
 def _recorded_file(environ: Mapping[str, str]) -> str:
