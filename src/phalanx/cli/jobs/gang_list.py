@@ -254,7 +254,7 @@ def _reader_of_server(invocation: Invocation, queues: tuple[str, ...]) -> Reader
         async def never(client: KubeClient) -> ListedGangs:
             raise AssertionError("--server is asked first")
 
-        return (await by_rights(invocation.client, never, ask)(client)).items, []
+        return (await by_rights(invocation, never, ask)(client)).items, []
 
     return read
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
 
+from phalanx.accounting.questions import ReportQuestion, RunFilter
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dashboard.access import Login, ViewerAccessError
+from phalanx.dashboard.accounts import Accounts
 from phalanx.dashboard.commands.jobs import JobList
 from phalanx.dashboard.commands.lists import WaitingLists
 from phalanx.dashboard.commands.nodes import NodeRoomReader
 from phalanx.dashboard.commands.turns import UserTurns
+from phalanx.dashboard.commands.usage import UsageAnswers
 from phalanx.dashboard.commands.what_if import answer_command
 from phalanx.dashboard.commands.why import why_for
 from phalanx.dashboard.scope import Scope
@@ -26,6 +30,7 @@ from phalanx.reports.whatif.remote import WhatIfCommand
 
 audit = logging.getLogger("phalanx.dashboard.audit")
 
+T = TypeVar("T")
 ScopeOf = Callable[[web.Request, str], Awaitable[Scope]]
 """Function that returns the scope of a request's viewer for a namespace. Raises ViewerAccessError."""
 
@@ -43,6 +48,7 @@ class CommandRoutes:
         login: Login,
         watch: ClusterWatch,
         questions: WhatIfQuestions,
+        accounts: Accounts,
         scope_of: ScopeOf,
         require_ready: Callable[[], None],
     ) -> None:
@@ -50,7 +56,7 @@ class CommandRoutes:
         self._scope_of, self._require_ready = scope_of, require_ready
         self._turns, self.rehearsals = UserTurns(_WAITING_QUESTIONS), UserTurns()
         self._questions = questions
-        self._jobs_list = JobList(watch)
+        self._jobs_list, self._usage = JobList(watch), UsageAnswers(accounts)
         self._lists, self._free_room = WaitingLists(watch), NodeRoomReader(client, watch)
 
     def routes(self) -> list[web.RouteDef]:
@@ -63,6 +69,8 @@ class CommandRoutes:
             web.get("/api/v1/commands/nodes", self._nodes),
             web.get("/api/v1/commands/settings", self._settings),
             web.post("/api/v1/commands/what-if", self._what_if),
+            web.post("/api/v1/commands/history", self._history),
+            web.post("/api/v1/commands/report", self._report),
         ]
 
     async def _scope(self, request: web.Request) -> Scope:
@@ -115,15 +123,24 @@ class CommandRoutes:
         namespace = request.query.get("namespace", "")
         scope = await self._scope_of(request, namespace)
         self._require_ready()
-        try:
-            command = msgspec.json.decode(await request.read(), type=WhatIfCommand)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ViewerAccessError(400, f"invalid question: {error}") from error
+        command = await _question(request, WhatIfCommand)
         if not namespace or command.namespace != namespace:
             raise ViewerAccessError(400, "write ?namespace= with the namespace of the question")
         audit.info("what-if: user=%r namespace=%r", scope.viewer.name, scope.namespace)
         async with self.rehearsals.turn(scope.viewer):
             return _json(await answer_command(self._questions, self._watch, scope, command))
+
+    async def _history(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        question = await _question(request, RunFilter)
+        async with self._turns.turn(scope.viewer):
+            return _json(await self._usage.runs(scope, question))
+
+    async def _report(self, request: web.Request) -> web.Response:
+        scope = await self._scope(request)
+        question = await _question(request, ReportQuestion)
+        async with self._turns.turn(scope.viewer):
+            return _json(await self._usage.report(scope, question))
 
     async def _settings(self, request: web.Request) -> web.Response:
         await self._scope(request)
@@ -146,6 +163,14 @@ class CommandRoutes:
         self._require_ready()
         async with self._turns.turn(scope.viewer):
             return _json(await why_for(self._client, self._login, self._watch, scope, (namespace, kind, name)))
+
+
+async def _question(request: web.Request, question: type[T]) -> T:
+    """Decode the body of a request. Raises ViewerAccessError (400)."""
+    try:
+        return msgspec.json.decode(await request.read(), type=question)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ViewerAccessError(400, f"invalid question: {error}") from error
 
 
 def _json(content: object) -> web.Response:
