@@ -27,8 +27,8 @@ from phalanx.reports.whatif.remote import WhatIfCommand
 audit = logging.getLogger("phalanx.dashboard.audit")
 
 ScopeOf = Callable[[Viewer, str, str], Awaitable[Scope]]
-"""Function that returns the scope of a viewer for a namespace; the third argument is the path of the request, for the
-audit log. Raises ViewerAccessError."""
+"""Function that returns the scope of a viewer for a namespace; the third argument is the path of the request, for
+the audit log. Raises ViewerAccessError."""
 
 # A user's questions that wait for the earlier one: several shells and `--watch` work, a flood does not.
 _WAITING_QUESTIONS = 8
@@ -43,7 +43,7 @@ class CommandQuestion(NamedTuple):
     path: str
 
 
-class Command(NamedTuple):
+class CommandRoute(NamedTuple):
     """HTTP method of a command's question, and the function that returns the JSON of its answer."""
 
     method: str
@@ -69,15 +69,15 @@ class CommandAnswers:
         self._questions = questions
         self._jobs_list = JobList(watch)
         self._lists, self._free_room = WaitingLists(watch), NodeRoomReader(client, watch)
-        self.commands: Mapping[str, Command] = {
-            "why": Command("GET", self._why),
-            "jobs": Command("GET", self._jobs),
-            "order": Command("GET", self._order),
-            "starts": Command("GET", self._starts),
-            "queues": Command("GET", self._queues),
-            "nodes": Command("GET", self._nodes),
-            "settings": Command("GET", self._settings),
-            "what-if": Command("POST", self._what_if),
+        self.commands: Mapping[str, CommandRoute] = {
+            "why": CommandRoute("GET", self._why),
+            "jobs": CommandRoute("GET", self._jobs),
+            "order": CommandRoute("GET", self._order),
+            "starts": CommandRoute("GET", self._starts),
+            "queues": CommandRoute("GET", self._queues),
+            "nodes": CommandRoute("GET", self._nodes),
+            "settings": CommandRoute("GET", self._settings),
+            "what-if": CommandRoute("POST", self._what_if),
         }
 
     async def _scope(self, question: CommandQuestion) -> Scope:

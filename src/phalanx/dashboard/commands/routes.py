@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from phalanx.dashboard.access import Viewer
-from phalanx.dashboard.commands.answers import Command, CommandAnswers, CommandQuestion
+from phalanx.dashboard.commands.answers import CommandAnswers, CommandQuestion, CommandRoute
 
 ViewerOf = Callable[[web.Request], Awaitable[Viewer]]
 """Function that authenticates the viewer of a request. Raises ViewerAccessError."""
@@ -21,7 +21,7 @@ def command_routes(answers: CommandAnswers, viewer_of: ViewerOf) -> list[web.Rou
     ]
 
 
-def _handler(command: Command, viewer_of: ViewerOf) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _handler(command: CommandRoute, viewer_of: ViewerOf) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         viewer = await viewer_of(request)
         body = await command.answer(CommandQuestion(viewer, request.query, request.read, request.path))
