@@ -14,7 +14,7 @@ from aiohttp import web
 from phalanx.cli.connection import ClientOptions
 from phalanx.cli.server.address import ServerAddress, checked_url, server_address
 from phalanx.cli.server.list_settings import list_settings
-from phalanx.cli.server.requests import Server, ServerUnavailable
+from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.credentials import StaticCredentials
@@ -115,7 +115,7 @@ async def serving(handler: Any) -> AsyncIterator[str]:
 
 
 async def ask(url: str, client: KubeClient | None = None) -> Any:
-    return await Server(client or Published(), ServerAddress(url, "--server")).get("session", dict)
+    return await AddressedServer(client or Published(), ServerAddress(url, "--server")).get("session", dict)
 
 
 def test_redirect_is_not_followed_and_the_token_stays_here() -> None:

@@ -21,6 +21,7 @@ from phalanx.dashboard.access import Login, TokenLogin
 from phalanx.dashboard.accounts import Accounts
 from phalanx.dashboard.aggregated.server import AggregatedAddressError, AggregatedOptions, aggregated_api
 from phalanx.dashboard.api import Api, refusals
+from phalanx.dashboard.commands.answers import CommandAnswers
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.orders import Orders
 from phalanx.dashboard.rehearsal.process import RehearsalProcess
@@ -81,7 +82,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
 
 
 class Dashboard:
-    """Running dashboard at `url`. `aggregated_port` is the port of the aggregated API, 0 without it.
+    """Running dashboard at `url`. `aggregated_port` is the port of the aggregated API, 0 without it. `answers` has
+    the answers to commands.
 
     `outdated` returns when the scheduler's policy has changed; the dashboard must then be restarted.
     """
@@ -91,9 +93,11 @@ class Dashboard:
         watch: ClusterWatch,
         url: str,
         outdated: Callable[[], Coroutine[Any, Any, None]],
-        aggregated_port: int = 0,
+        answers: CommandAnswers,
+        aggregated_port: int,
     ) -> None:
         self.watch = watch
+        self.answers = answers
         self.url = url
         self.outdated = outdated
         self.aggregated_port = aggregated_port
@@ -128,7 +132,7 @@ async def dashboard(
             try:
                 place = watch_options.lease_namespace
                 outdated = partial(source.until_another, policy, client, place, schedulers)
-                yield Dashboard(watch, url, outdated, port), following
+                yield Dashboard(watch, url, outdated, api.commands, port), following
             finally:
                 following.cancel()
                 await asyncio.wait([following])

@@ -35,6 +35,8 @@ REFRESH_SECONDS = 10.0
 # Reads of the configuration for each check of the Secret and of the APIService.
 _CHECKED_EVERY = 6
 _SHUTDOWN_SECONDS = 2.0
+# Each group of a user is a header.
+_MOST_HEADERS = 2048
 
 
 class AggregatedOptions(msgspec.Struct, frozen=True):
@@ -67,7 +69,13 @@ async def aggregated_api(
     """
     trust = ProxyTrust.new()
     app = application(answers, login, trust.request_viewer, is_ready, limits)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+        handler_cancellation=True,
+        max_headers=_MOST_HEADERS,
+    )
     with _bound(options) as listener:
         await runner.setup()
         site = web.SockSite(runner, listener, ssl_context=trust)
