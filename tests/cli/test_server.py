@@ -17,7 +17,7 @@ from phalanx.cli.connection import ClientOptions
 from phalanx.cli.invocation import Invocation
 from phalanx.cli.server.address import ServerAddress, checked_url, server_address
 from phalanx.cli.server.list_settings import list_settings
-from phalanx.cli.server.requests import Server, ServerUnavailable
+from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
 from phalanx.cli.server.rights import by_rights
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import ClusterConfig
@@ -178,7 +178,7 @@ async def serving(handler: Any) -> AsyncIterator[str]:
 
 
 async def ask(url: str, client: KubeClient | None = None) -> Any:
-    return await Server(client or Published(), ServerAddress(url, "--server")).get("session", dict)
+    return await AddressedServer(client or Published(), ServerAddress(url, "--server")).get("session", dict)
 
 
 def test_redirect_is_not_followed_and_the_token_stays_here() -> None:

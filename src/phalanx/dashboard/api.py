@@ -13,7 +13,8 @@ from aiohttp.typedefs import Handler
 
 from phalanx.dashboard.access import Login, Viewer, ViewerAccessError
 from phalanx.dashboard.accounts import WINDOWS, Accounts
-from phalanx.dashboard.commands.routes import CommandRoutes
+from phalanx.dashboard.commands.answers import CommandAnswers
+from phalanx.dashboard.commands.routes import command_routes
 from phalanx.dashboard.objects import ObjectRoutes
 from phalanx.dashboard.orders import MOST_ORDERS, Orders
 from phalanx.dashboard.redaction import Redaction
@@ -68,7 +69,11 @@ class Api:
         self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
+<<<<<<< HEAD
         self._commands = CommandRoutes(client, login, watch, questions, accounts, self._scope, self._require_ready)
+=======
+        self.commands = CommandAnswers(client, login, watch, questions, self._scope_of, self._require_ready)
+>>>>>>> agg
         self._objects = ObjectRoutes(client, self._viewer, self._scope)
 
     def routes(self) -> list[web.RouteDef]:
@@ -84,7 +89,7 @@ class Api:
             web.get("/api/v1/accounts", self._of_accounts),
             web.post("/api/v1/what-if", self._what_if),
             web.post("/api/v1/orders/{verb}", self._order),
-            *self._commands.routes(),
+            *command_routes(self.commands, self._viewer),
             web.post("/api/v1/bulk-orders/{verb}", self._bulk_order),
             *self._objects.routes(),
         ]
@@ -100,11 +105,14 @@ class Api:
     async def _scope(self, request: web.Request, namespace: str | None = None, *, again: bool = False) -> Scope:
         viewer = await self._viewer(request)
         asked = request.query.get("namespace", "") if namespace is None else namespace
+        return await self._scope_of(viewer, asked, request.path, again=again)
+
+    async def _scope_of(self, viewer: Viewer, namespace: str, path: str, *, again: bool = False) -> Scope:
         try:
-            return await scope_of(self._login, viewer, asked, self._watch, again=again)
+            return await scope_of(self._login, viewer, namespace, self._watch, again=again)
         except ViewerAccessError as error:
             if error.status == 403:
-                audit.warning("refused: user=%r namespace=%r path=%r", viewer.name, asked, request.path)
+                audit.warning("refused: user=%r namespace=%r path=%r", viewer.name, namespace, path)
             raise
 
     # handlers
@@ -217,7 +225,7 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ViewerAccessError(400, f"invalid question: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
-        async with self._commands.rehearsals.turn(scope.viewer):
+        async with self.commands.rehearsals.turn(scope.viewer):
             answer = await self._questions.answer(question)
         return _json(Redaction(scope).what_if(answer))
 

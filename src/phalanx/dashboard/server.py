@@ -17,9 +17,11 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from phalanx.dashboard.access import Login
+from phalanx.dashboard.access import Login, TokenLogin
 from phalanx.dashboard.accounts import Accounts
+from phalanx.dashboard.aggregated.server import AggregatedAddressError, AggregatedOptions, aggregated_api
 from phalanx.dashboard.api import Api, refusals
+from phalanx.dashboard.commands.answers import CommandAnswers
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.orders import Orders
 from phalanx.dashboard.rehearsal.process import RehearsalProcess
@@ -64,7 +66,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
     `hosts` are the accepted host names (without ports) beside localhost and the address itself; "*" for any. A
     `certificate` and `key` enable HTTPS. `per_address` and `in_all` limit the requests per second from one address
     and from all addresses. `writes` enables commands to gangs (hold, release, cancel) with the viewer's own rights,
-    at most `orders_per_viewer` per second.
+    at most `orders_per_viewer` per second. `aggregated` has the options of the aggregated API, None without it.
     """
 
     host: str = "127.0.0.1"
@@ -76,18 +78,29 @@ class ServeOptions(msgspec.Struct, frozen=True):
     in_all: float = 500.0
     writes: bool = False
     orders_per_viewer: float = 2.0
+    aggregated: AggregatedOptions | None = None
 
 
 class Dashboard:
-    """Running dashboard at `url`.
+    """Running dashboard at `url`. `aggregated_port` is the port of the aggregated API, 0 without it. `answers` has
+    the answers to commands.
 
     `outdated` returns when the scheduler's policy has changed; the dashboard must then be restarted.
     """
 
-    def __init__(self, watch: ClusterWatch, url: str, outdated: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self,
+        watch: ClusterWatch,
+        url: str,
+        outdated: Callable[[], Coroutine[Any, Any, None]],
+        answers: CommandAnswers,
+        aggregated_port: int,
+    ) -> None:
         self.watch = watch
+        self.answers = answers
         self.url = url
         self.outdated = outdated
+        self.aggregated_port = aggregated_port
 
 
 @contextlib.asynccontextmanager
@@ -114,18 +127,38 @@ async def dashboard(
         accounts = Accounts(database)
         orders = Orders(client, enabled=options.writes, per_viewer=options.orders_per_viewer)
         api = Api(watch, login, GangHistory(client, watch), questions, accounts, orders, client)
-        async with _serving(api, options, watch) as url:
+        async with _serving(api, options, watch) as url, _aggregated(client, options, api, watch, login) as port:
             following = asyncio.create_task(watch.run())
             try:
                 place = watch_options.lease_namespace
                 outdated = partial(source.until_another, policy, client, place, schedulers)
-                yield Dashboard(watch, url, outdated), following
+                yield Dashboard(watch, url, outdated, api.commands, port), following
             finally:
                 following.cancel()
                 await asyncio.wait([following])
                 watch.news.close()
                 accounts.close()
                 await orders.close()
+
+
+@contextlib.asynccontextmanager
+async def _aggregated(
+    client: KubeClient, options: ServeOptions, api: Api, watch: ClusterWatch, login: Login
+) -> AsyncIterator[int]:
+    """Serve the aggregated API inside the context if the options have it; yield its port, 0 without it. Raises
+    ServeError."""
+    if options.aggregated is None:
+        yield 0
+        return
+    if not isinstance(login, TokenLogin):
+        # The rights of viewers are reviewed by this login only.
+        raise ServeError("the aggregated API needs --login token")
+    limits, ready = RateLimits(options.per_address, options.in_all), watch.ready.is_set
+    try:
+        async with aggregated_api(client, options.aggregated, api.commands, login, ready, limits) as port:
+            yield port
+    except AggregatedAddressError as error:
+        raise ServeError(str(error)) from error
 
 
 @contextlib.asynccontextmanager

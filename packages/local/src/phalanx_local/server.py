@@ -21,10 +21,12 @@ from phalanx_local.admission.policies import AdmissionPolicies
 from phalanx_local.admission.quota import QuotaLedger
 from phalanx_local.admission.webhook_calls import WebhookClient
 from phalanx_local.admission.webhooks import Webhooks
+from phalanx_local.aggregation.aggregator import Aggregator
+from phalanx_local.aggregation.front_proxy import FrontProxyIdentity
 from phalanx_local.authentication.authenticator import Authenticator
 from phalanx_local.authentication.kubeconfig import kubeconfig, write_private
 from phalanx_local.authentication.server_identity import new_identity, stored_identity
-from phalanx_local.authentication.tenants import admit_tenant
+from phalanx_local.authentication.tenants import admit_certified_tenant, admit_tenant
 from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Rbac
 from phalanx_local.controllers import Controllers
@@ -92,6 +94,8 @@ class ApiServer:
         resources = ResourceHandler(
             self.api, Lister(self.store), reviewer, self.tokens, self.options, kubelet_identity
         )
+        self.front_proxy = FrontProxyIdentity()
+        self._aggregator = Aggregator(self.api, self.front_proxy)
         self._endpoint = HttpEndpoint(
             self.api,
             resources,
@@ -102,6 +106,7 @@ class ApiServer:
             self._audit,
             self._address,
             self._webhook_client,
+            self._aggregator,
         )
         self.faults.wire(self._cut_watches, self.store.forget_history)
         self._controllers = Controllers(self.api, self._quotas, self.options, self._webhook_client)
@@ -118,6 +123,7 @@ class ApiServer:
         """Restore the data file, create the initial objects, and listen. Raise OSError if listening fails."""
         self._restore()
         bootstrap.fill(self.api)
+        self.front_proxy.publish(self.api, self.authority.certificate if self.authority is not None else None)
         # Policies must not reject the initial objects.
         self._policies.load()
         self.api.policies = self._policies
@@ -143,11 +149,13 @@ class ApiServer:
         for name in self._runner.addresses:
             self._port = name[1]
         self._controllers.start()
+        self._aggregator.start()
 
     async def stop(self) -> None:
         """End watches and connections; all answered writes are in the data file."""
         self._endpoint.stopping = True
         await self._controllers.stop()
+        await self._aggregator.stop()
         for watch in list(self._endpoint.watches):
             watch.end()
         if self._runner is not None:
@@ -176,6 +184,19 @@ class ApiServer:
         authority = self.authority.certificate if self.authority is not None else None
         token = admit_tenant(self.api, self.tokens, namespace)
         return kubeconfig(self.url, authority=authority, token=token, namespace=namespace)
+
+    def certified_kubeconfig(self, namespace: str) -> Json:
+        """Create the tenant's namespace if necessary, and return a kubeconfig of a user with a client certificate
+        and edit rights only in this namespace. Raise ValueError without TLS."""
+        if self.authority is None:
+            raise ValueError("client certificates need TLS")
+        user = admit_certified_tenant(self.api, namespace)
+        pair = self.authority.client_pair(user)
+        return kubeconfig(self.url, authority=self.authority.certificate, certificate=pair, namespace=namespace)
+
+    def write_certified_kubeconfig(self, namespace: str, path: Path | str) -> None:
+        """Write the kubeconfig of a tenant with a client certificate, readable only by the file's owner."""
+        write_private(Path(path), self.certified_kubeconfig(namespace))
 
     def write_tenant_kubeconfig(self, namespace: str, path: Path | str) -> None:
         """Write a tenant's kubeconfig, readable only by the file's owner."""

@@ -15,13 +15,19 @@ from aiohttp import web
 
 from phalanx.admission.context import MAX_QUEUE_DEPTH, AdmissionContext, ResourceGroup
 from phalanx.admission.quota_reservations import QuotaReservationCheck
-from phalanx.admission.webhook.certificate_secret import CertificateSecret
 from phalanx.admission.webhook.cluster_view import AdmissionView
 from phalanx.admission.webhook.endpoint import AdmissionMetrics, application, probes
-from phalanx.admission.webhook.registration import RegistrationOptions, WebhookAddress, register
+from phalanx.admission.webhook.registration import (
+    CERTIFICATES,
+    NAME,
+    RegistrationOptions,
+    WebhookAddress,
+    register,
+)
 from phalanx.admission.webhook.reviewer import AdmissionReviewer, ReviewOptions
 from phalanx.dialects.registry import Dialects, installed_dialects
 from phalanx.jobs.reservations import LEDGER_NAMESPACE
+from phalanx.kube.auth.certificate_secret import CertificateSecret
 from phalanx.kube.causes import cause_text
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -91,7 +97,8 @@ class WebhookService:
         """Serve the webhook until stopped. Raises WebhookError for an unusable address, and the exception of the
         first API request."""
         host, port = split_address(self._options.listen, "--listen")
-        secret = CertificateSecret(self._client, self._options.namespace, _names(self._options, host), self._now)
+        names = _names(self._options, host)
+        secret = CertificateSecret(self._client, self._options.namespace, CERTIFICATES, NAME, names, self._now)
         await _retry_until_success(secret.refresh)
         access = PathAccess(self._client) if self._options.guard_metrics else None
         app = application(self._reviewer, self.metrics, self.ready.is_set, access)

@@ -42,6 +42,8 @@ _PLURALS = {
     "Role": "roles",
     "RoleBinding": "rolebindings",
     "FlowSchema": "flowschemas",
+    "Service": "services",
+    "APIService": "apiservices",
     "CustomResourceDefinition": "customresourcedefinitions",
     "Queue": "queues",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",

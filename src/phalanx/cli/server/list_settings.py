@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from phalanx.cli.server.address import server_address
-
 if TYPE_CHECKING:
     from phalanx.cli.invocation import Invocation
     from phalanx.kube.client import KubeClient
@@ -41,15 +39,16 @@ async def _published_settings(
 ) -> ListSettings | None:
     """Return `settings` with the values that the server answers; None without a published server. Raises
     click.ClickException."""
-    from phalanx.cli.server.requests import Server, ServerUnavailable
+    from phalanx.cli.server.choice import find_server
+    from phalanx.cli.server.requests import ServerUnavailable
     from phalanx.reports.published_policy import PublicSettings
 
-    address = await server_address(client, invocation.client)
-    if address is None:
+    server = await find_server(client, invocation.client)
+    if server is None:
         return None
     question = {"own": client.namespace}
     try:
-        answer = await Server(client, address).get("commands/settings", PublicSettings, question)
+        answer = await server.get("commands/settings", PublicSettings, question)
     except ServerUnavailable as error:
         raise click.ClickException(str(error)) from error
     dialects = msgspec.structs.replace(

@@ -1,8 +1,9 @@
-"""Requests to the server with the user's own token."""
+"""Requests to the server of the page, at its address with the user's own token."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +25,12 @@ T = TypeVar("T")
 _IMPERSONATION = "impersonate"
 # Limit of an answer, so that a foreign server cannot fill the memory.
 _LONGEST_ANSWER = 256 << 20
+#: Seconds for a what-if question, which takes longer than a request to an API server.
+WHAT_IF_SECONDS = 150.0
+_NO_TOKEN = (
+    "use a user with a token (kubectl create token NAME), or ask your administrator for the aggregated API "
+    "(phalanx install --aggregated-api)"
+)
 
 
 class ServerUnavailable(Exception):  # noqa: N818 - an event, as ConnectionLost
@@ -34,29 +41,33 @@ class NoTokenError(click.ClickException):
     """Error for a kubeconfig without a token, such as one with a client certificate."""
 
 
-class Server:
+class Server(ABC):
+    """Server of the page, which answers the questions of commands with the rights of the user."""
+
+    async def get(self, path: str, answer: type[T], params: Mapping[str, str] | None = None) -> T:
+        """Return the answer to a question. Raises ServerUnavailable, and click.ClickException for a refusal."""
+        return await self.ask("GET", path, answer, params or {})
+
+    async def post(self, path: str, answer: type[T], question: object, params: Mapping[str, str]) -> T:
+        """Return the answer to a question with a body. Raises like `get`."""
+        return await self.ask("POST", path, answer, params, msgspec.json.encode(question))
+
+    @abstractmethod
+    async def ask(
+        self, method: str, path: str, answer: type[T], params: Mapping[str, str], body: bytes | None = None
+    ) -> T:
+        """Send a question and return the decoded answer. Raises like `get`."""
+
+
+class AddressedServer(Server):
     """Server of the page at one address, authenticated by the token of the user's kubeconfig."""
 
     def __init__(self, client: KubeClient, address: ServerAddress) -> None:
         self._client = client
         self._address = address
 
-    async def get(self, path: str, answer: type[T], params: Mapping[str, str] | None = None) -> T:
-        """Return the answer to a question. Raises ServerUnavailable, and click.ClickException for a refusal."""
-        return await self._ask("GET", path, answer, params=params)
-
-    async def post(self, path: str, answer: type[T], question: object, params: Mapping[str, str]) -> T:
-        """Return the answer to a question with a body. Raises like `get`."""
-        return await self._ask("POST", path, answer, params=params, body=msgspec.json.encode(question))
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+    async def ask(
+        self, method: str, path: str, answer: type[T], params: Mapping[str, str], body: bytes | None = None
     ) -> T:
         url, origin = self._address.url, self._address.origin
         try:
@@ -73,8 +84,8 @@ class Server:
         )
         try:
             async with KubeClient(config) as server:
-                # A what-if question takes longer than a request to an API server.
-                server.request_timeout = max(self._client.request_timeout, 150.0 if method == "POST" else 0.0)
+                shortest = WHAT_IF_SECONDS if method == "POST" else 0.0
+                server.request_timeout = max(self._client.request_timeout, shortest)
                 content = await server.request(method, f"/api/v1/{path}", params=params, body=body)
             return msgspec.json.decode(content, type=answer)
         except ApiError as error:
@@ -87,7 +98,7 @@ class Server:
             ) from error
 
 
-async def own_token(client: KubeClient, fix: str = "use a user with a token (kubectl create token NAME)") -> str:
+async def own_token(client: KubeClient, fix: str = _NO_TOKEN) -> str:
     """Return the bearer token of the kubeconfig. Raises click.ClickException if there is none, or if the user acts
     as another one: a token alone would be answered with the rights of its own user."""
     if any(name.lower().startswith(_IMPERSONATION) for name, _ in client.config.headers):

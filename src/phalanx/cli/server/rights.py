@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from phalanx.cli.server.address import NAME, NAMESPACE, own_address, server_address
+from phalanx.cli.server.address import NAME, NAMESPACE, own_address
 from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.errors import ApiError
 
@@ -42,23 +42,24 @@ def by_rights(
     options = invocation.client
 
     async def answer(client: KubeClient) -> T:
-        from phalanx.cli.server.requests import Server, ServerUnavailable
+        from phalanx.cli.server.choice import find_server
+        from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
 
         if not (own_first or options.server or invocation.names_scheduler):
             with contextlib.suppress(ServerUnavailable, click.ClickException):
                 if (address := own_address(client)) is not None:
-                    return await ask(Server(client, address))
+                    return await ask(AddressedServer(client, address))
         refusal = "" if options.server else await _refusal(client)
         if refusal is None:
             return await read(client)
-        address = await server_address(client, options)
-        if address is None:
+        server = await find_server(client, options)
+        if server is None:
             line = f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} is missing or not readable"
             if fallback is not None:
                 return await fallback(client, line)
             raise no_server(line)
         try:
-            return await ask(Server(client, address))
+            return await ask(server)
         except ServerUnavailable as error:
             if fallback is not None:
                 return await fallback(client, str(error))
@@ -69,7 +70,10 @@ def by_rights(
 
 def no_server(line: str) -> click.ClickException:
     """Return the error of a command that needs a server; `line` says why there is none."""
-    fix = "ask your administrator to publish the address of `phalanx dashboard`, or use --server URL"
+    fix = (
+        "ask your administrator to publish the address of `phalanx dashboard` (for client certificates: its "
+        "aggregated API), or use --server URL"
+    )
     return click.ClickException(f"{line}. Fix: {fix}")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import msgspec
 from aiohttp import web
 
+<<<<<<< HEAD
 from phalanx.accounting.questions import ReportQuestion, RunFilter
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dashboard.access import Login, ViewerAccessError
@@ -36,12 +35,23 @@ ScopeOf = Callable[[web.Request, str], Awaitable[Scope]]
 
 # A user's questions that wait for the earlier one: several shells and `--watch` work, a flood does not.
 _WAITING_QUESTIONS = 8
+=======
+from phalanx.dashboard.access import Viewer
+from phalanx.dashboard.commands.answers import CommandAnswers, CommandQuestion, CommandRoute
+
+ViewerOf = Callable[[web.Request], Awaitable[Viewer]]
+"""Function that authenticates the viewer of a request. Raises ViewerAccessError."""
+>>>>>>> agg
 
 
-class CommandRoutes:
-    """Handlers of the commands' questions. Each answer has the type that the command itself computes where the
-    user's rights suffice."""
+def command_routes(answers: CommandAnswers, viewer_of: ViewerOf) -> list[web.RouteDef]:
+    """Return one route for each command."""
+    return [
+        web.route(command.method, f"/api/v1/commands/{name}", _handler(command, viewer_of))
+        for name, command in answers.commands.items()
+    ]
 
+<<<<<<< HEAD
     def __init__(
         self,
         client: KubeClient,
@@ -175,3 +185,13 @@ async def _question(request: web.Request, question: type[T]) -> T:
 
 def _json(content: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(content), content_type="application/json")
+=======
+
+def _handler(command: CommandRoute, viewer_of: ViewerOf) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        viewer = await viewer_of(request)
+        body = await command.answer(CommandQuestion(viewer, request.query, request.read, request.path))
+        return web.Response(body=body, content_type="application/json")
+
+    return handle
+>>>>>>> agg

@@ -25,12 +25,13 @@ class KeyPair(NamedTuple):
 
 
 class Authority:
-    """Self-signed CA: new, or restored from `kept`. Private keys are only in memory, except in returned pairs.
+    """Self-signed CA: new with a common `name`, or restored from `kept`. Private keys are only in memory, except in
+    returned pairs.
 
     Raises ValueError for an invalid `kept` pair.
     """
 
-    def __init__(self, kept: KeyPair | None = None) -> None:
+    def __init__(self, kept: KeyPair | None = None, name: str = "phalanx-apiserver-ca") -> None:
         if kept is not None:
             key = serialization.load_pem_private_key(kept.key, password=None)
             if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -40,7 +41,7 @@ class Authority:
             self._name = self._certificate.subject
             return
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phalanx-apiserver-ca")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = self._builder(self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         usage = x509.KeyUsage(
@@ -99,7 +100,7 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        _load(context, pair)
+        load_pair(context, pair)
         context.load_verify_locations(cadata=self.certificate.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
@@ -113,7 +114,7 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        _load(context, self.client_pair("kube-apiserver-kubelet-client", ("system:masters",)))
+        load_pair(context, self.client_pair("kube-apiserver-kubelet-client", ("system:masters",)))
         return context
 
     def _pair(
@@ -154,7 +155,8 @@ class Authority:
         )
 
 
-def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+def load_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """Let a TLS context present a certificate."""
     with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
         file.write(pair.certificate + pair.key)
         file.flush()

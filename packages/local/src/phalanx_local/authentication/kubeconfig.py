@@ -5,16 +5,30 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from phalanx_local.objects import Json, encode
 
+if TYPE_CHECKING:
+    from phalanx_local.authentication.certificates import KeyPair
 
-def kubeconfig(url: str, *, authority: bytes | None, token: str | None, namespace: str = "default") -> Json:
-    """Return a kubeconfig with one context, `phalanx`."""
+
+def kubeconfig(
+    url: str,
+    *,
+    authority: bytes | None,
+    token: str | None = None,
+    certificate: KeyPair | None = None,
+    namespace: str = "default",
+) -> Json:
+    """Return a kubeconfig with one context, `phalanx`, for the user of a token or of a client certificate."""
     cluster: Json = {"server": url}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
     user: Json = {"token": token} if token is not None else {}
+    if certificate is not None:
+        user["client-certificate-data"] = base64.b64encode(certificate.certificate).decode()
+        user["client-key-data"] = base64.b64encode(certificate.key).decode()
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -14,6 +14,8 @@ from aiohttp.web_protocol import RequestHandler
 HEADER_SECONDS: Final = 32.0
 IDLE_SECONDS: Final = 90.0
 BODY_SECONDS: Final = 60.0
+# kube-apiserver limits the bytes of all headers; each group of an impersonated user is a header.
+_MOST_HEADERS: Final = 2048
 
 
 class TimedServer(web.Server):
@@ -25,7 +27,13 @@ class TimedServer(web.Server):
     def __init__(
         self, handler: Any, *, max_body: int, header_seconds: float = HEADER_SECONDS, **options: Any
     ) -> None:
-        super().__init__(handler, request_factory=self._request, keepalive_timeout=IDLE_SECONDS, **options)
+        super().__init__(
+            handler,
+            request_factory=self._request,
+            keepalive_timeout=IDLE_SECONDS,
+            max_headers=_MOST_HEADERS,
+            **options,
+        )
         self._max_body = max_body
         self._header_seconds = header_seconds
         self._deadlines: dict[RequestHandler, asyncio.TimerHandle] = {}

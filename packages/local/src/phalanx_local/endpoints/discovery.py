@@ -5,6 +5,7 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from phalanx_local.objects import Json
@@ -64,10 +65,10 @@ def group_document(group: str, versions: list[str]) -> Json:
     }
 
 
-def group_list(registry: Registry) -> Json:
-    """Return the document of GET /apis in classic form."""
+def group_list(registry: Registry, forwarded: Mapping[str, list[str]]) -> Json:
+    """Return the document of GET /apis in classic form. `forwarded` are groups that APIServices serve."""
     groups = []
-    for group, versions in registry.groups().items():
+    for group, versions in (*registry.groups().items(), *forwarded.items()):
         if group:
             document = group_document(group, versions)
             del document["kind"], document["apiVersion"]
@@ -116,8 +117,8 @@ def resource_list(registry: Registry, group: str, version: str) -> Json | None:
     }
 
 
-def aggregated(registry: Registry, version: str, *, core: bool) -> Json:
-    """Return the APIGroupDiscoveryList of /api (`core`) or of /apis."""
+def aggregated(registry: Registry, version: str, *, core: bool, forwarded: Sequence[Json] = ()) -> Json:
+    """Return the APIGroupDiscoveryList of /api (`core`) or of /apis; `forwarded` are items of APIServices."""
     items = []
     for group, versions in registry.groups().items():
         if (group == "") is core:
@@ -126,12 +127,33 @@ def aggregated(registry: Registry, version: str, *, core: bool) -> Json:
             ]
             meta = {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None}
             items.append({"metadata": meta, "versions": entries})
+    items += forwarded
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
         "items": items,
     }
+
+
+def forwarded_item(group: str, versions: Mapping[str, list[Json] | None]) -> Json:
+    """Return the item of a group that an APIService serves, in aggregated form. The resources of a version, as in
+    classic discovery, are None if its server does not answer."""
+    entries = []
+    for version, resources in versions.items():
+        listed = [
+            {
+                "resource": item.get("name"),
+                "responseKind": {"group": group, "version": version, "kind": item.get("kind")},
+                "scope": "Namespaced" if item.get("namespaced") else "Cluster",
+                "singularResource": item.get("singularName"),
+                "verbs": item.get("verbs"),
+            }
+            for item in resources or ()
+        ]
+        freshness = "Stale" if resources is None else "Current"
+        entries.append({"version": version, "resources": listed, "freshness": freshness})
+    return {"metadata": {"name": group, "creationTimestamp": None}, "versions": entries}
 
 
 def _aggregated_version(registry: Registry, group: str, version: str) -> Json:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
 
 from phalanx_local.admission.webhook_calls import ROUNDS, UnansweredWebhook, WebhookClient
+from phalanx_local.aggregation.aggregator import Aggregator
 from phalanx_local.authentication.authenticator import Authenticator, User
 from phalanx_local.authorization import SUPERUSERS, Rbac, forbidden_request
 from phalanx_local.authorization.attributes import attributes_of
@@ -64,6 +66,7 @@ class HttpEndpoint:
         audit: Audit | None,
         address: Callable[[], str],
         webhooks: WebhookClient,
+        aggregator: Aggregator,
     ) -> None:
         self._api = api
         self._resources = resources
@@ -74,7 +77,8 @@ class HttpEndpoint:
         self._audit = audit
         self._address = address
         self._webhooks = webhooks
-        self._documents: dict[str, tuple[int, bytes]] = {}
+        self._aggregator = aggregator
+        self._documents: dict[str, tuple[tuple[int, ...], bytes]] = {}
         self.watches: dict[Watch, str] = {}
         self.stopping = False
 
@@ -120,6 +124,9 @@ class HttpEndpoint:
             decision = self._rbac.authorize(user, asked)
             if not decision.allowed:
                 raise forbidden_request(user, asked, decision.reason)
+        if target is not None and self._aggregator.serves(target.group, target.version):
+            body = await _read_body(request) if method not in ("GET", "HEAD") else b""
+            return await self._aggregator.forward(request, target.group, target.version, body, user)
         if target is not None and target.plural:
             body = await _read_body(request) if method not in ("GET", "HEAD") else b""
             call = RequestInfo(target, method, query, request.headers, body, user, {})
@@ -136,7 +143,7 @@ class HttpEndpoint:
         accept = request.headers.get("Accept", "")
         if target is not None:
             return self._resource_list(target.group, target.version)
-        return self._meta(path.rstrip("/") or "/", accept)
+        return await self._meta(path.rstrip("/") or "/", accept)
 
     async def _handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
         """Handle a request, and repeat it after each round of webhook calls with the responses of the webhooks."""
@@ -168,7 +175,7 @@ class HttpEndpoint:
 
     # --- endpoints without resources
 
-    def _meta(self, path: str, accept: str) -> web.StreamResponse:
+    async def _meta(self, path: str, accept: str) -> web.StreamResponse:
         registry = self._api.registry
         if path in ("/healthz", "/livez", "/readyz") or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return web.Response(text="ok")
@@ -178,7 +185,7 @@ class HttpEndpoint:
             return self._groups(path, accept)
         if path.startswith("/apis/"):
             group = path.removeprefix("/apis/")
-            versions = registry.groups().get(group)
+            versions = registry.groups().get(group) or self._aggregator.groups().get(group)
             if versions is None or not group:
                 return _page_not_found()
             return _json(discovery.group_document(group, versions))
@@ -187,9 +194,9 @@ class HttpEndpoint:
                 return web.Response(body=openapi_v2.binary(), headers={"Content-Type": openapi_v2.PROTOBUF})
             return self._document(path, lambda: openapi_v2.document(registry))
         if path == "/openapi/v3":
-            return self._document(path, lambda: openapi.index(registry))
+            return self._document(path, lambda: openapi.index(registry, self._aggregator.groups()))
         if path.startswith("/openapi/v3/"):
-            return self._openapi(path)
+            return await self._openapi(path)
         if path == "/":
             return _json(
                 {
@@ -213,10 +220,19 @@ class HttpEndpoint:
         if form.shape == "discovery":
             media = discovery.AGGREGATED.format(version=form.version)
             key = f"{path};{form.version}"
-            return self._document(key, lambda: discovery.aggregated(registry, form.version, core=core), media)
+            forwarded = [] if core else self._forwarded_items()
+            make = partial(discovery.aggregated, registry, form.version, core=core, forwarded=forwarded)
+            return self._document(key, make, media)
         if core:
             return _json(discovery.api_versions(self._address()))
-        return self._document(path, lambda: discovery.group_list(registry))
+        return self._document(path, lambda: discovery.group_list(registry, self._aggregator.groups()))
+
+    def _forwarded_items(self) -> list[Json]:
+        aggregator = self._aggregator
+        return [
+            discovery.forwarded_item(group, {name: aggregator.resources(group, name) for name in versions})
+            for group, versions in aggregator.groups().items()
+        ]
 
     def _resource_list(self, group: str, version: str) -> web.StreamResponse:
         document = discovery.resource_list(self._api.registry, group, version)
@@ -226,7 +242,7 @@ class HttpEndpoint:
             raise no_such_resource()
         return _page_not_found()
 
-    def _openapi(self, path: str) -> web.StreamResponse:
+    async def _openapi(self, path: str) -> web.StreamResponse:
         parts = path.split("/")[3:]
         if len(parts) == 2 and parts[0] == "api":
             group, version = "", parts[1]
@@ -235,13 +251,16 @@ class HttpEndpoint:
         else:
             return _page_not_found()
         registry = self._api.registry
+        if self._aggregator.serves(group, version):
+            return await self._aggregator.document(group, version, path)
         if not registry.served(group, version):
             return _page_not_found()
         return self._document(path, lambda: openapi.document(registry, group, version))
 
     def _document(self, key: str, make: Callable[[], Json], media: str = JSON) -> web.StreamResponse:
-        """Return a discovery or OpenAPI document, cached until a CustomResourceDefinition changes."""
-        generation = self._api.registry.generation
+        """Return a discovery or OpenAPI document, cached until a CustomResourceDefinition or an APIService
+        changes."""
+        generation = (self._api.registry.generation, *self._aggregator.generation)
         known = self._documents.get(key)
         if known is None or known[0] != generation:
             known = self._documents[key] = (generation, encode(make()))

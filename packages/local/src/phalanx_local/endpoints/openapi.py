@@ -8,6 +8,7 @@ keys.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from phalanx_local.endpoints.openapi_shapes import Shapes
 from phalanx_local.objects import Json, encode
@@ -16,14 +17,19 @@ from phalanx_local.registry.resources import Registry, Version
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
-def index(registry: Registry) -> Json:
-    """Return the document of GET /openapi/v3: one document per group version, with a hash of its content."""
+def index(registry: Registry, forwarded: Mapping[str, list[str]]) -> Json:
+    """Return the document of GET /openapi/v3: one document per group version, with a hash of its content.
+    `forwarded` are groups that APIServices serve."""
     paths: Json = {}
     for group, versions in registry.groups().items():
         for version in versions:
             where = f"apis/{group}/{version}" if group else f"api/{version}"
             digest = hashlib.sha256(encode(document(registry, group, version))).hexdigest()[:32].upper()
             paths[where] = {"serverRelativeURL": f"/openapi/v3/{where}?hash={digest}"}
+    for group, versions in forwarded.items():
+        for version in versions:
+            where = f"apis/{group}/{version}"
+            paths[where] = {"serverRelativeURL": f"/openapi/v3/{where}"}
     return {"paths": paths}
 
 

@@ -41,6 +41,7 @@ _PRINTERS = {
     "node.k8s.io/runtimeclasses": rights.RUNTIME_CLASS_PRINTER,
     "coordination.k8s.io/leases": cluster.LEASE_PRINTER,
     "apiextensions.k8s.io/customresourcedefinitions": cluster.DEFINITION_PRINTER,
+    "apiregistration.k8s.io/apiservices": cluster.API_SERVICE_PRINTER,
 }
 
 _PLAIN = Printer((NAME, AGE), lambda obj, now: [metadata(obj).get("name", ""), age(obj, now)])

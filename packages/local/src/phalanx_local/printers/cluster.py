@@ -74,6 +74,20 @@ NODE_PRINTER = Printer(
     _node,
 )
 
+
+def _api_service(item: Json, now: float) -> list[Any]:
+    service = mapping(dig(item, "spec", "service"))
+    conditions = [mapping(entry) for entry in sequence(dig(item, "status", "conditions"))]
+    available = next((entry for entry in conditions if entry.get("type") == "Available"), {})
+    status = text(available.get("status")) or "Unknown"
+    if status == "False" and available.get("reason"):
+        status = f"{status} ({text(available['reason'])})"
+    where = f"{text(service.get('namespace'))}/{text(service.get('name'))}" if service else "Local"
+    return [_name(item), where, status, age(item, now)]
+
+
+API_SERVICE_PRINTER = Printer((NAME, column("Service"), column("Available"), AGE), _api_service)
+
 NAMESPACE_PRINTER = Printer(
     (NAME, column("Status"), AGE),
     lambda obj, now: [_name(obj), text(dig(obj, "status", "phase")), age(obj, now)],

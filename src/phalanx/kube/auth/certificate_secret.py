@@ -1,4 +1,4 @@
-"""Secret with the webhook's certificates, and the TLS context that serves them."""
+"""Secret with the certificates of a server that the API server calls, and the TLS context that serves them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from phalanx.admission.webhook.certificates import CERTIFICATE, KEY, bundle, renewed
-from phalanx.admission.webhook.registration import CERTIFICATES
+from phalanx.kube.auth.serving_certificates import CERTIFICATE, KEY, bundle, renewed
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import SECRETS
 from phalanx.kube.errors import ApiError
@@ -24,23 +23,30 @@ _TRIES = 5
 
 
 class CertificateSecret:
-    """Certificates of the webhook in a Secret; `refresh` updates `context` and `bundle`. `now` is seconds since the
-    epoch."""
+    """Certificates of a server in the Secret `name`; `refresh` updates `context`, `chain` and `bundle`.
 
-    def __init__(self, client: KubeClient, namespace: str, names: Iterable[str], now: Callable[[], float]) -> None:
+    `owner` is the common name of the certificates, `names` are the DNS names and IPs of the server. `now` is the
+    time in seconds since the epoch. `chain` has the serving certificate and its key, PEM.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        owner: str,
+        names: Iterable[str],
+        now: Callable[[], float],
+    ) -> None:
         self._client = client
-        self._namespace = namespace
+        self._namespace, self._name, self._owner = namespace, name, owner
         self._names = frozenset(names)
         self._now = now
-        self._loaded = b""
-        self.bundle = b""
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
+        self.chain = self.bundle = b""
+        self.context = server_context()
 
     async def refresh(self) -> None:
-        """Read the Secret with the webhook's certificates, and write it if a certificate is missing or expires
-        soon.
+        """Read the Secret, and write it if a certificate is missing or expires soon.
 
         Raises ApiError and ConnectionLost; the certificates that are in use remain so.
         """
@@ -55,7 +61,7 @@ class CertificateSecret:
                 return
 
     async def _read_or_renew(self) -> dict[str, bytes]:
-        path = SECRETS.path(self._namespace, CERTIFICATES)
+        path = SECRETS.path(self._namespace, self._name)
         try:
             secret = await self._client.get(path)
         except ApiError as error:
@@ -63,31 +69,44 @@ class CertificateSecret:
                 raise
             secret = None
         data = _decoded(secret)
-        renewed_data = renewed(data, self._names, int(self._now()))
+        renewed_data = renewed(data, self._names, int(self._now()), self._owner)
         if renewed_data is None:
             return data
         encoded = {name: base64.b64encode(content).decode() for name, content in renewed_data.items()}
         if secret is None:
-            metadata = {"name": CERTIFICATES, "namespace": self._namespace, "labels": dict(LABELS)}
+            metadata = {"name": self._name, "namespace": self._namespace, "labels": dict(LABELS)}
             body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": encoded}
             await self._client.create(SECRETS.path(self._namespace), body)
         else:
             # The resourceVersion is included: of replicas that renew at the same time only one succeeds.
             await self._client.replace(path, {**secret, "data": encoded})
-        log.info("certificates of the webhook renewed in secret %s/%s", self._namespace, CERTIFICATES)
+        log.info("certificates of %s renewed in secret %s/%s", self._owner, self._namespace, self._name)
         return renewed_data
 
     def _load(self, data: dict[str, bytes]) -> None:
         self.bundle = bundle(data, int(self._now()))
         chain = data[CERTIFICATE] + data[KEY]
-        if chain == self._loaded:
+        if chain == self.chain:
             return
-        with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
-            file.write(chain)
-            file.flush()
-            # Open connections continue with the certificate of their handshake.
-            self.context.load_cert_chain(file.name)
-        self._loaded = chain
+        # Open connections continue with the certificate of their handshake.
+        load_chain(self.context, chain)
+        self.chain = chain
+
+
+def server_context() -> ssl.SSLContext:
+    """Return the TLS context of an HTTP server that has no certificate yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def load_chain(context: ssl.SSLContext, chain: bytes) -> None:
+    """Load a certificate and its key (PEM) into a TLS context."""
+    with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
+        file.write(chain)
+        file.flush()
+        context.load_cert_chain(file.name)
 
 
 def _decoded(secret: Any) -> dict[str, bytes]:

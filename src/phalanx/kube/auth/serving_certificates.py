@@ -1,8 +1,8 @@
-"""Certificate authorities and serving certificate of the webhook, as stored in a Secret.
+"""Certificate authorities and serving certificate of a server that the API server calls, as stored in a Secret.
 
 All decisions depend only on the Secret and the time, so replicas that read the same Secret decide the same.
 An authority's name has the second of its creation. A new one is published for a while before it signs,
-so that callers of the webhook trust it by then; the old one is published until it expires.
+so that the API server trusts it by then; the old one is published until it expires.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ _AUTHORITY = re.compile(r"ca-([0-9]{1,12})\.crt")
 Data = Mapping[str, bytes]
 
 
-def renewed(data: Data, names: Iterable[str], now: int) -> dict[str, bytes] | None:
-    """Return the new content of the certificate Secret, None if it needs no change. `names` are DNS names and IPs.
+def renewed(data: Data, names: Iterable[str], now: int, owner: str) -> dict[str, bytes] | None:
+    """Return the new content of the certificate Secret, None if it needs no change. `names` are DNS names and IPs,
+    `owner` is the common name of the certificates.
 
     Unreadable parts are replaced; names in the present certificate stay, because another replica can use them.
     """
     authorities = _authorities(data, now)
     newest = max(authorities, default=None)
     if newest is None or _remaining(authorities[newest][0], now) * 3 < AUTHORITY_SECONDS:
-        authorities[now] = _new_authority(now)
+        authorities[now] = _new_authority(now, owner)
     published = [created for created in authorities if created <= now - PUBLISHED_SECONDS]
     signing = max(published) if published else min(authorities)
     content = {key: value for created, pair in authorities.items() for key, value in _entry(created, pair).items()}
@@ -54,7 +55,7 @@ def renewed(data: Data, names: Iterable[str], now: int) -> dict[str, bytes] | No
     if certified:
         content |= {key: data[key] for key in (CERTIFICATE, KEY)}
     else:
-        content |= _new_serving(authorities[signing], sorted({*names, *named}), now)
+        content |= _new_serving(authorities[signing], sorted({*names, *named}), now, owner)
     return None if content == dict(data) else content
 
 
@@ -118,9 +119,9 @@ def _names(certificate: x509.Certificate) -> set[str]:
     return {str(name.value) for name in names}
 
 
-def _new_authority(now: int) -> _Pair:
+def _new_authority(now: int, owner: str) -> _Pair:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"phalanx-webhook-ca-{now}")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{owner}-ca-{now}")])
     usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -139,9 +140,9 @@ def _new_authority(now: int) -> _Pair:
     return builder.add_extension(identifier, critical=False).sign(key, hashes.SHA256()), key
 
 
-def _new_serving(authority: _Pair, names: list[str], now: int) -> dict[str, bytes]:
+def _new_serving(authority: _Pair, names: list[str], now: int, owner: str) -> dict[str, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phalanx-webhook")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, owner)])
     builder = _builder(subject, authority[0].subject, key, now, SERVING_SECONDS)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -1,24 +1,30 @@
-"""The webhook's certificates over the years: made, published before they sign, replaced before they end."""
+"""Certificates of a server over the years: made, published before they sign, replaced before they end."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pytest
 from cryptography import x509
 
-from phalanx.admission.webhook.certificates import (
+from phalanx.kube.auth import serving_certificates
+from phalanx.kube.auth.serving_certificates import (
     AUTHORITY_SECONDS,
     CERTIFICATE,
     KEY,
     PUBLISHED_SECONDS,
     SERVING_SECONDS,
     bundle,
-    renewed,
 )
 
 NOW, DAY = 1_800_000_000, 86400
 NAMES = ("hook.tools.svc", "127.0.0.1")
 
 Data = dict[str, bytes]
+
+
+def renewed(data: Data, names: Iterable[str], now: int) -> Data | None:
+    return serving_certificates.renewed(data, names, now, "server")
 
 
 def first() -> Data:
