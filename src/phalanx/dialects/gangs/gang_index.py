@@ -129,26 +129,16 @@ class GangIndex:
         self, key: GangKey, pod: Pod, declared: MemberDeclaration, job: GangOwner | None = None
     ) -> list[ClusterEvent]:
         """Add a pod to a gang; `job` has created it (None: a pod without a job)."""
-        members = self._entry(key).members
-        before = members.job
-        changed = members.add(pod.created, pod.name, pod.uid, declared)
-        members.set_job(pod.uid, job)
-        changed = changed or members.job != before
-        return self._resolve_all((key,)) if changed or self._entries[key].gang is None else []
+        entry = self._entry(key)
+        changed = entry.members.add(Member(pod.created, pod.name, pod.uid, declared, job))
+        return self._resolve_all((key,)) if changed or entry.gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
-        members = self._entries[key].members
-        before = members.job
-        changed = members.remove(uid)
-        members.set_job(uid, None)
-        return self._resolve_all((key,)) if changed or members.job != before else []
+        return self._resolve_all((key,)) if self._entries[key].members.remove(uid) else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """Update a gang member whose gang declaration has changed."""
-        members = self._entries[key].members
-        removed = members.remove(pod.uid)
-        added = members.add(pod.created, pod.name, pod.uid, declared)
-        return self._resolve_all((key,)) if removed or added else []
+        return self._resolve_all((key,)) if self._entries[key].members.change(pod.uid, declared) else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
         """Replace the gangs that one object declared (`last`) by those that it declares now."""
