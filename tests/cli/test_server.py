@@ -17,7 +17,7 @@ from phalanx.cli.connection import ClientOptions
 from phalanx.cli.invocation import Invocation
 from phalanx.cli.server.address import ServerAddress, checked_url, server_address
 from phalanx.cli.server.list_settings import list_settings
-from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
+from phalanx.cli.server.requests import AddressedServer, Server, ServerUnavailable
 from phalanx.cli.server.rights import by_rights
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import ClusterConfig
