@@ -89,8 +89,9 @@ def connected(database: str | None) -> Iterator[Connection]:
 
 def _answer_of_a_server(invocation: Invocation, file: str, ask: Ask[T]) -> T | None:
     """Return the answer of a server; None if the database `file` is to be read, or if there is no server."""
-    from phalanx.cli.server.address import own_address, server_address
-    from phalanx.cli.server.requests import Server, ServerUnavailable
+    from phalanx.cli.server.address import own_address
+    from phalanx.cli.server.choice import find_server
+    from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
     from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
 
@@ -100,12 +101,12 @@ def _answer_of_a_server(invocation: Invocation, file: str, ask: Ask[T]) -> T | N
         if not options.server:
             with contextlib.suppress(ServerUnavailable, click.ClickException):
                 if (own := own_address(client)) is not None:
-                    return await ask(Server(client, own), client.namespace)
+                    return await ask(AddressedServer(client, own), client.namespace)
             if recorded:
                 return None
-        address = await server_address(client, options)
+        server = await find_server(client, options)
         try:
-            return None if address is None else await ask(Server(client, address), client.namespace)
+            return None if server is None else await ask(server, client.namespace)
         except ServerUnavailable as error:
             raise click.ClickException(str(error)) from error
 
