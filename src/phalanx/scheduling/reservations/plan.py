@@ -376,7 +376,7 @@ class ReservationPlan(RepairedPlan):
         """Replace the window if the unit's request has changed; return whether it has."""
         reservation = self._reservations[key]
         duration += self.settings.start_delay if duration else 0
-        if duration == reservation.duration and _request_of(parts) == _request_of(reservation.parts):
+        if duration == reservation.duration and request_of(parts) == request_of(reservation.parts):
             return False
         self._quotas = quotas
         self._catch_up()
@@ -510,7 +510,7 @@ class ReservationPlan(RepairedPlan):
             self.started(placed)
 
 
-def _request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
+def request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
     """Return the request of parts, without the state of nodes."""
     return [
         (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)
