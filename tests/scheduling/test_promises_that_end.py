@@ -203,3 +203,14 @@ def test_promise_moves_when_a_kubelet_on_its_node_rejects_a_pod_of_its_namespace
     world.settle()
     assert start_of(world, "later") == 1000
     assert plan_of(world).all()[0].slips[-1].cause is SlipCause.NODE_CLOSED
+
+
+def test_promise_does_not_move_while_the_api_has_not_confirmed_a_binding_before_it() -> None:
+    world = waiting(Scenario(POLICY).node("n1", cpu=4), "first", 300, cpu=4).work()
+    assert node_of(world, "first") == "n1"
+    waiting(world, "later", 0, cpu=4).work()
+    assert start_of(world, "later") == 300
+    world.now += 10
+    world.node("n1", cpu=4, labels={"changed": "yes"}).work()
+    assert start_of(world, "later") == 300
+    assert not plan_of(world).all()[0].slips
