@@ -22,11 +22,11 @@ from phalanx.cli.installation.manifests import object_path
 from phalanx.cli.installation.visibility_manifests import visibility_access, visibility_service
 from phalanx.dashboard.access import Viewer
 from phalanx.dashboard.aggregated import server as aggregated_server
-from phalanx.dashboard.aggregated.names import API_SERVICE, GROUP, GROUP_VERSION
 from phalanx.dashboard.aggregated.server import AggregatedOptions
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError
+from phalanx.reports.aggregated_names import API_SERVICE, GROUP, GROUP_VERSION
 from phalanx_local.authentication.certificates import load_pair
 from tests.dashboard.cluster import SECRETS, Page, Site, until
 from tests.dashboard.test_command_answers import Tenant, assert_hides, invoke, publish

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.dashboard.aggregated.names import GROUP, GROUP_VERSION, KIND, RESOURCE, VERSION
+from phalanx.reports.aggregated_names import GROUP, GROUP_VERSION, KIND, RESOURCE, VERSION
 
 #: Media type of discovery in one document, which the aggregator prefers.
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -13,12 +13,12 @@ from aiohttp.typedefs import Handler, Middleware
 from phalanx.dashboard.access import Login, Right, Viewer, ViewerAccessError
 from phalanx.dashboard.aggregated import documents
 from phalanx.dashboard.aggregated.front_proxy import SUPERUSERS
-from phalanx.dashboard.aggregated.names import EVERYWHERE, GROUP, GROUP_VERSION, KIND, RESOURCE
 from phalanx.dashboard.commands.answers import CommandAnswers, CommandQuestion
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.what_if import WhatIfError
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.text.decoding import quoted
+from phalanx.reports.aggregated_names import EVERYWHERE, GROUP, GROUP_VERSION, KIND, RESOURCE
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +47,11 @@ class _Metadata(msgspec.Struct):
     creation: None = msgspec.field(name="creationTimestamp", default=None)
 
 
-class _Answer(msgspec.Struct):
-    metadata: _Metadata
-    answer: msgspec.Raw
+class _Answer(msgspec.Struct, kw_only=True):
     kind: str = KIND
     api_version: str = msgspec.field(name="apiVersion", default=GROUP_VERSION)
+    metadata: _Metadata
+    answer: msgspec.Raw
 
 
 def application(
@@ -119,7 +119,7 @@ class _Routes:
         everywhere = params.pop(EVERYWHERE, "") == "true"
         params |= {"namespace": "", "own": namespace} if everywhere else {"namespace": namespace}
         body = await command.answer(CommandQuestion(viewer, params, request.read, request.path))
-        return _json(_Answer(_Metadata(name, namespace), msgspec.Raw(body)))
+        return _json(_Answer(metadata=_Metadata(name, namespace), answer=msgspec.Raw(body)))
 
     async def _authorize(self, viewer: Viewer, method: str, namespace: str, name: str) -> None:
         """Raise ViewerAccessError (403) without the right to the answer itself. The API server has reviewed it
