@@ -107,13 +107,13 @@ class _Routes:
     async def answer(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         viewer: Viewer = request[_VIEWER]
-        await self._authorize(viewer, request.method, namespace, name)
         command = self._answers.commands.get(name)
         if command is None:
             known = ", ".join(self._answers.commands)
             raise ViewerAccessError(404, f"unknown command {quoted(name)}; expected one of {known}")
         if command.method != request.method:
             raise ViewerAccessError(405, f"{RESOURCE}/{name} needs the method {command.method}")
+        await self._authorize(viewer, request.method, namespace, name)
         params = {key: value for key, value in request.query.items() if key not in ("namespace", "own")}
         # The namespace of the path is the one that the API server has authorized.
         everywhere = params.pop(EVERYWHERE, "") == "true"
@@ -126,7 +126,7 @@ class _Routes:
         before; an extension API server reviews it again. The data of the answer need further rights."""
         if SUPERUSERS in viewer.groups:
             return
-        right = Right(_VERBS.get(method, method.lower()), RESOURCE, GROUP, namespace, name)
+        right = Right(_VERBS[method], RESOURCE, GROUP, namespace, name)
         if not await self._login.may(viewer, right):
             raise ViewerAccessError(403, f"user {quoted(viewer.name)} lacks the right to {right.words}")
 

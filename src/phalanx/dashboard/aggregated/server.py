@@ -100,12 +100,15 @@ class _Maintenance:
         """Serve `site` once its certificates and its trust are read, and refresh them until cancelled."""
         turn, serving = 0, False
         while True:
-            if await self._refresh(checked=turn % _CHECKED_EVERY == 0):
-                turn += 1
-            if self._trust.usable and not serving:
-                await site.start()
-                serving = True
-                log.info("aggregated API %s is served", API_SERVICE)
+            try:
+                if await self._refresh(checked=turn % _CHECKED_EVERY == 0):
+                    turn += 1
+                if self._trust.usable and not serving:
+                    await site.start()
+                    serving = True
+                    log.info("aggregated API %s is served", API_SERVICE)
+            except Exception:
+                log.exception("aggregated API %s: certificates and trust are not refreshed", API_SERVICE)
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def _refresh(self, *, checked: bool) -> bool:
