@@ -20,7 +20,14 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.cli.installation import accounting_manifests, admission, dashboard_manifests, hub_manifests, manifests
+from phalanx.cli.installation import (
+    accounting_manifests,
+    admission,
+    dashboard_manifests,
+    hub_manifests,
+    manifests,
+    visibility_manifests,
+)
 from phalanx.cli.installation.install import all_rights
 from phalanx.cli.installation.people_manifests import PEOPLE
 from phalanx.cli.services.controllers import controllers
@@ -76,10 +83,11 @@ def files() -> dict[Path, str]:
         for rule in each.get("rules", ()):
             _open_names(rule)
     orders = dashboard_manifests.order_access(_RELEASE)
+    visibility = visibility_manifests.visibility_access(_RELEASE)
     accounts = accounting_manifests.accounting_access("phalanx-accounting", _RELEASE)
     policies = admission.policies([_SCHEDULERS], LABELS)
     definitions = manifests.definitions()
-    for each in (*rights, *page, *orders, *accounts, *central, *policies):
+    for each in (*rights, *page, *orders, *visibility, *accounts, *central, *policies):
         _own_name(each)
     for each in shared:
         if each["kind"] == "Secret":
@@ -91,6 +99,7 @@ def files() -> dict[Path, str]:
         CHART / "files" / "shared.yaml": _text(shared),
         CHART / "files" / "dashboard-rights.yaml": _text(page),
         CHART / "files" / "dashboard-order-rights.yaml": _text(orders),
+        CHART / "files" / "visibility-rights.yaml": _text(visibility),
         CHART / "files" / "accounting-rights.yaml": _text(accounts),
         CHART / "files" / "admission-policies.yaml": _text(policies),
         CHART / "files" / "options.yaml": _HEAD + yaml.safe_dump({each.name: _options(each) for each in _PARTS}),

@@ -16,6 +16,8 @@ from aiohttp import web
 from phalanx.cli.connection import ClientOptions
 from phalanx.cli.invocation import Invocation
 from phalanx.cli.server.address import ServerAddress, checked_url, server_address
+from phalanx.cli.server.aggregated import AggregatedServer
+from phalanx.cli.server.choice import find_server
 from phalanx.cli.server.list_settings import list_settings
 from phalanx.cli.server.requests import AddressedServer, Server, ServerUnavailable
 from phalanx.cli.server.rights import by_rights
@@ -31,15 +33,25 @@ class Published(KubeClient):
     """Client of a cluster at `server` whose ConfigMap has these data (None: no ConfigMap)."""
 
     def __init__(
-        self, server: str = "https://127.0.0.1:6443", data: Any = None, headers: tuple[tuple[str, str], ...] = ()
+        self,
+        server: str = "https://127.0.0.1:6443",
+        data: Any = None,
+        headers: tuple[tuple[str, str], ...] = (),
+        aggregated: int = 404,
+        authenticated: bool = True,
     ) -> None:
         def token() -> StaticCredentials:
-            return StaticCredentials.token("secret-token", "test")
+            return StaticCredentials.token("secret-token", "test") if authenticated else StaticCredentials()
 
         super().__init__(ClusterConfig(server, credentials=token, headers=headers))
         self._data = data
+        self._aggregated = aggregated
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if path.startswith("/apis/"):
+            if self._aggregated != 200:
+                raise ApiError(self._aggregated, "", "service unavailable")
+            return b"{}"
         if self._data is None:
             raise ApiError(404, "NotFound", "no such ConfigMap")
         import msgspec
@@ -237,10 +249,41 @@ def test_user_who_acts_as_another_is_refused_instead_of_answered_as_himself() ->
 
 
 def test_user_without_a_token_has_no_server() -> None:
-    client = Published()
-    client.config = ClusterConfig("https://127.0.0.1:6443")
+    client = Published(authenticated=False)
     with pytest.raises(ServerUnavailable, match="the kubeconfig has no token"):
         asyncio.run(ask("http://127.0.0.1:1", client))
+
+
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        # A token is sent to the published address first.
+        (Published(data={"url": "https://phalanx.example"}, aggregated=200), AddressedServer),
+        (Published(aggregated=200), AggregatedServer),
+        (Published(), type(None)),
+        # Without a token, or with one of another user than the one to act as, nothing is sent there.
+        (Published(data={"url": "https://phalanx.example"}, aggregated=200, authenticated=False), AggregatedServer),
+        (Published(data={"url": "https://phalanx.example"}, authenticated=False), AddressedServer),
+        (Published(authenticated=False), type(None)),
+        (Published(aggregated=403, authenticated=False), type(None)),
+        (Published(aggregated=503, authenticated=False), AggregatedServer),
+        (Published(aggregated=200, headers=(("Impersonate-User", "ada"),)), AggregatedServer),
+    ],
+)
+def test_way_to_the_server_follows_token_and_published_address(client: KubeClient, server: type) -> None:
+    assert type(asyncio.run(find_server(client, ClientOptions()))) is server
+
+
+def test_named_server_is_asked_whatever_the_cluster_serves() -> None:
+    client = Published(aggregated=200, authenticated=False)
+    found = asyncio.run(find_server(client, ClientOptions(server="https://other")))
+    assert isinstance(found, AddressedServer)
+
+
+def test_aggregated_api_that_is_down_is_one_line_with_the_command_to_look() -> None:
+    client = Published(aggregated=503)
+    with pytest.raises(ServerUnavailable, match=r"cannot answer now: .*kubectl describe apiservice v1alpha1"):
+        asyncio.run(AggregatedServer(client).get("commands/order", dict, {"own": "ours"}))
 
 
 class WithoutPolicy:

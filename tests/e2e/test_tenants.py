@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -72,3 +73,33 @@ async def test_tenant_runs_a_gang_and_sees_no_other_tenant(tmp_path: Path) -> No
     assert "is forbidden" not in (tmp_path / "scheduler.log").read_text()
     config = json.loads((tmp_path / "scheduler.kubeconfig").read_text())
     assert config["users"][0]["user"] != json.loads(options.kubeconfig.read_text())["users"][0]["user"]
+
+
+async def test_tenant_with_a_client_certificate_is_answered_by_the_aggregated_api(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text(DEFAULT_NODES, "utf-8")
+    options = LocalOptions(
+        directory=tmp_path,
+        nodes_file=nodes,
+        kubeconfig=tmp_path / "kubeconfig",
+        data=tmp_path / "objects.db",
+        tenants=(("team-a", tmp_path / "team-a.kubeconfig"),),
+        aggregated=True,
+    )
+    certified = tmp_path / "team-a.certificate.kubeconfig"
+    async with LocalCluster(options).running(), KubeClient(load_config(str(certified))) as client:
+        await client.create("/api/v1/namespaces/team-a/pods", member(0))
+        async with asyncio.timeout(60):
+            while True:
+                result = await asyncio.to_thread(
+                    CliRunner(env={"KUBECONFIG": str(certified)}).invoke, cli, ("why", "pod/p0")
+                )
+                if result.exit_code == 0 and "conditions" not in result.output:
+                    break
+                await asyncio.sleep(0.2)
+        assert "PodGroup team-a/gang not found" in result.output
+    # A later start without the aggregated API leaves no APIService that nothing serves.
+    plain = msgspec.structs.replace(options, tenants=(), aggregated=False)
+    async with LocalCluster(plain).running() as cluster:
+        found = await cluster.client.get("/apis/apiregistration.k8s.io/v1/apiservices")
+        assert found["items"] == []

@@ -13,7 +13,7 @@ import click
 from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.invocation import refuse_empty_names
 from phalanx.cli.services.options import served_names_option
-from phalanx_local.cli.apiserver import tenant_file, tenant_option
+from phalanx_local.cli.apiserver import certificate_file, tenant_file, tenant_option
 
 if TYPE_CHECKING:
     from phalanx.demo.localcluster import LocalCluster
@@ -39,6 +39,7 @@ class UpArguments:
     scheduler_names: tuple[str, ...]
     metrics_address: str
     tenants: tuple[tuple[str, Path | None], ...]
+    aggregated_api: bool
     run_processes: bool
     webhook: bool
     with_dashboard: bool
@@ -75,6 +76,12 @@ class UpArguments:
     help="Serve the scheduler's metrics and health checks on this address.",
 )
 @tenant_option
+@click.option(
+    "--aggregated-api",
+    is_flag=True,
+    help="Serve the aggregated API, and write for each --tenant a kubeconfig with a client certificate, which "
+    "commands use with it.",
+)
 @click.option("--exec", "run_processes", is_flag=True, help="Run container commands as local processes.")
 @click.option(
     "--dashboard/--no-dashboard",
@@ -113,6 +120,8 @@ def _run_cluster(arguments: UpArguments) -> None:
     from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
 
     refuse_empty_names(arguments.scheduler_names)
+    if arguments.aggregated_api and not arguments.tenants:
+        raise click.UsageError("--aggregated-api needs --tenant: the page of the tenants serves it")
     directory = arguments.directory
     nodes_file = arguments.nodes or directory / "nodes.yaml"
     if not nodes_file.exists():
@@ -134,6 +143,7 @@ def _run_cluster(arguments: UpArguments) -> None:
         tenants=tuple(
             (namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in arguments.tenants
         ),
+        aggregated=arguments.aggregated_api,
     )
     click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)
     try:
@@ -223,6 +233,9 @@ def _announce(cluster: LocalCluster) -> None:
     click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
     for namespace, file in options.tenants:
         click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
+        if options.aggregated:
+            certified = certificate_file(file, namespace).resolve()
+            click.echo(f"  tenant of {namespace}, with a client certificate: export KUBECONFIG={certified}")
     if cluster.tenants_address:
         click.echo(f"  page of the tenants: {cluster.tenants_address} (log in with the token of a tenant)")
     click.echo("  kubectl get nodes")

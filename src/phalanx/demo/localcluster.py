@@ -20,6 +20,7 @@ from phalanx.kube.auth.config import SERVER_EXTENSION, load_config, with_extensi
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
+from phalanx.reports.aggregated_names import API_SERVICE, API_SERVICES
 from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.controllers.volumes import FAKE_PROVISIONER
 from phalanx_local.server import free_port
@@ -61,7 +62,8 @@ class LocalOptions(msgspec.Struct, frozen=True):
 
     `directory` receives the kubeconfig and one log per process. `nodes_file` is watched while the cluster runs. The
     default `scheduler_names` include Kubernetes' default, because no other scheduler runs. `tenants` are namespaces
-    with the kubeconfigs of their editors. With `webhook` jobs, queues and groups are defaulted and validated at
+    with the kubeconfigs of their editors; with `aggregated` their page serves the aggregated API, and they get
+    kubeconfigs with client certificates too. With `webhook` jobs, queues and groups are defaulted and validated at
     admission. With `dashboard` the page is served with the administrator's rights. With `history` usage is recorded
     in this SQLite file.
     """
@@ -78,6 +80,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     dashboard: bool = False
     history: Path | None = None
     tenants: tuple[tuple[str, Path], ...] = ()
+    aggregated: bool = False
     scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler", "volcano")
 
 
@@ -103,6 +106,7 @@ class LocalCluster:
         self.dashboard_address = self.tenants_address = ""
         self.history_failure = ""
         self._tenants_url = f"http://127.0.0.1:{unused_port()}" if options.tenants else ""
+        self._aggregated_address = f"127.0.0.1:{unused_port()}" if options.aggregated else ""
         self._reading: list[asyncio.Task[None]] = []
         self._children: dict[str, asyncio.subprocess.Process] = {}
 
@@ -114,9 +118,13 @@ class LocalCluster:
         try:
             await self._start_server()
             published = ["--dashboard-url", self._tenants_url] if options.tenants else []
+            if options.aggregated:
+                published += ["--aggregated-api", "--aggregated-address", self._aggregated_address]
             await self.install(*published)
             async with KubeClient(load_config(str(options.kubeconfig))) as self.client:
                 await asyncio.gather(*map(self._issue_token, _ACCOUNTS))
+                if not options.aggregated:
+                    await self._withdraw(API_SERVICES.path(None, API_SERVICE))
                 if options.webhook:
                     await self.start_webhook()
                 else:
@@ -130,7 +138,7 @@ class LocalCluster:
                 if options.tenants:
                     await self.start_tenants_page()
                 else:
-                    await self._withdraw_address()
+                    await self._withdraw(CONFIG_MAPS.path("kube-public", "phalanx"))
                 self._name_server()
                 yield self
         finally:
@@ -260,9 +268,10 @@ class LocalCluster:
     async def start_tenants_page(self) -> None:
         """Start the page on which tenants log in with their tokens, whose address their commands
         find in the cluster."""
-        self.tenants_address = await self._start_page(
-            TENANTS_PAGE, "--login", "token", "--listen", urlsplit(self._tenants_url).netloc
-        )
+        arguments = ["--login", "token", "--listen", urlsplit(self._tenants_url).netloc]
+        if self._aggregated_address:
+            arguments += ["--aggregated-api", self._aggregated_address]
+        self.tenants_address = await self._start_page(TENANTS_PAGE, *arguments)
 
     def _name_server(self) -> None:
         """Name a page in the administrator's kubeconfig, so that commands ask it instead of planning themselves."""
@@ -270,10 +279,10 @@ class LocalCluster:
             config = msgspec.json.decode(self.options.kubeconfig.read_bytes())
             write_private(self.options.kubeconfig, with_extension(config, SERVER_EXTENSION, {"url": url}))
 
-    async def _withdraw_address(self) -> None:
+    async def _withdraw(self, path: str) -> None:
         """Delete the published address of an earlier run with the same data: nothing answers there now."""
         with contextlib.suppress(ApiError):
-            await self.client.delete(CONFIG_MAPS.path("kube-public", "phalanx"))
+            await self.client.delete(path)
 
     async def _start_page(self, part: str, *options: str) -> str:
         """Start a page and return its address."""
@@ -324,6 +333,8 @@ class LocalCluster:
             arguments += ["--data", str(options.data)]
         for namespace, file in options.tenants:
             arguments += ["--tenant", f"{namespace}={file}"]
+        if options.aggregated:
+            arguments.append("--tenant-certificates")
         await self._start("apiserver", arguments)
 
     async def _start(self, name: str, arguments: Sequence[str]) -> str:

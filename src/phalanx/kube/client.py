@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.contact import Contact
 from phalanx.kube.errors import ApiError, ConnectionLost, Fenced, api_error
 from phalanx.kube.http.connections import Connections, Transports
@@ -155,8 +156,12 @@ class KubeClient:
         if self.contact.answered():
             log.info("the API server at %s answers again", self.config.server)
 
+    async def identity(self) -> ClientIdentity:
+        """Return the identity that requests send now. Raises ConfigError without a usable one."""
+        return self._credentials.cached() or await self._credentials.current()
+
     async def _send(self, call: HttpRequest) -> HttpResponse:
-        identity = self._credentials.cached() or await self._credentials.current()
+        identity = await self.identity()
         with self._connections.lease(identity) as transport:
             answer = await transport.request(call, identity)
         if answer.status == 401:

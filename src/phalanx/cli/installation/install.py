@@ -47,6 +47,8 @@ class InstallArguments:
     timeout: float
     dashboard_url: str
     dashboard_ca: Path | None
+    aggregated_api: bool
+    aggregated_address: str
 
     def address(self) -> list[Manifest]:
         """Return the objects that publish the address of the page's server, for commands of users. Raises
@@ -60,6 +62,20 @@ class InstallArguments:
             return []
         authority = self.dashboard_ca.read_text("utf-8") if self.dashboard_ca is not None else ""
         return address_manifests(checked_url(self.dashboard_url, "--dashboard-url"), authority)
+
+    def visibility(self) -> list[Manifest]:
+        """Return the objects of the aggregated API, none without it. Raises click.UsageError."""
+        from phalanx.cli.installation.visibility_manifests import visibility_access, visibility_service
+
+        address = self.aggregated_address
+        if not self.aggregated_api:
+            if address:
+                raise click.UsageError("--aggregated-address requires --aggregated-api")
+            return []
+        host, _, port = address.rpartition(":")
+        if address and (not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536):
+            raise click.UsageError(f"invalid --aggregated-address {quoted(address)}; write HOST:PORT")
+        return [*visibility_access(self.namespace), *visibility_service(self.namespace, address)]
 
     def manifests(self, scheduler_names: tuple[str, ...]) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
         """Return the CustomResourceDefinitions, access rules and queues to apply."""
@@ -80,7 +96,7 @@ class InstallArguments:
             rights += hub_manifests.multikueue_access(namespace)
         if self.with_member and not self.crds_only:
             rights += hub_manifests.member_access(namespace)
-        return definitions, [*rights, *self.address()], manifests.volcano_queues()
+        return definitions, [*rights, *self.address(), *self.visibility()], manifests.volcano_queues()
 
 
 @click.command()
@@ -136,6 +152,18 @@ class InstallArguments:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="CA certificates of --dashboard-url (PEM). Default: those of each user's system.",
+)
+@click.option(
+    "--aggregated-api",
+    is_flag=True,
+    help="Also install the API group visibility.phalanx.dev, by which users with client certificates are answered: "
+    "its APIService, Service and rights. Off by default: while its server is down, no namespace can be deleted.",
+)
+@click.option(
+    "--aggregated-address",
+    default="",
+    metavar="HOST:PORT",
+    help="Address of `phalanx dashboard --aggregated-api` outside of the cluster. Default: the pods of the page.",
 )
 @click.option(
     "--timeout",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from phalanx.cli.installation.dashboard_manifests import ACCOUNT
 from phalanx.cli.installation.manifests import RBAC, Manifest, make_binding, make_object, make_rule
-from phalanx.dashboard.aggregated.names import (
+from phalanx.kube.own_objects import LABELS
+from phalanx.reports.aggregated_names import (
     API_SERVICE,
     CERTIFICATES,
     CONFIG_MAP,
@@ -13,7 +14,6 @@ from phalanx.dashboard.aggregated.names import (
     SERVICE,
     VERSION,
 )
-from phalanx.kube.own_objects import LABELS
 
 USERS = "phalanx-visibility"
 _RIGHTS = f"{ACCOUNT}-visibility"

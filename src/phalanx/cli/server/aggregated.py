@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from phalanx.cli.server.requests import WHAT_IF_SECONDS, Server, ServerUnavailable, error_text
-from phalanx.dashboard.aggregated.names import API_SERVICE, EVERYWHERE, GROUP, GROUP_VERSION, RESOURCE
 from phalanx.kube.errors import ApiError
+from phalanx.reports.aggregated_names import API_SERVICE, EVERYWHERE, GROUP, GROUP_VERSION, RESOURCE
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient

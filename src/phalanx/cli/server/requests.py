@@ -103,7 +103,7 @@ async def own_token(client: KubeClient, fix: str = _NO_TOKEN) -> str:
     as another one: a token alone would be answered with the rights of its own user."""
     if any(name.lower().startswith(_IMPERSONATION) for name, _ in client.config.headers):
         raise click.ClickException("--as works with the rights to read the whole cluster only; omit it")
-    identity = await client.config.credentials().current()
+    identity = await client.identity()
     kind, _, token = (identity.authorization or "").partition(" ")
     if kind.lower() != "bearer" or not token:
         raise NoTokenError(f"the kubeconfig has no token; {fix}")

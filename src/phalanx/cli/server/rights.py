@@ -54,7 +54,10 @@ def by_rights(
             return await read(client)
         server = await find_server(client, options)
         if server is None:
-            line = f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} is missing or not readable"
+            line = (
+                f"{refusal}; no server answers for you: ConfigMap {NAMESPACE}/{NAME} is missing or not readable, "
+                "and the cluster has no aggregated API of Phalanx"
+            )
             if fallback is not None:
                 return await fallback(client, line)
             raise no_server(line)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from phalanx.accounting.database import Database
+    from phalanx.dashboard.aggregated.server import AggregatedOptions
     from phalanx.dashboard.server import ServeOptions
     from phalanx.dashboard.watch import WatchOptions
     from phalanx.kube.client import KubeClient
@@ -37,6 +38,8 @@ class DashboardArguments(LogArguments):
     key: str
     audiences: tuple[str, ...]
     writes: bool
+    aggregated_api: str
+    aggregated_service: str
     open_browser: bool
     address_file: Path | None
     database: str | None
@@ -45,14 +48,9 @@ class DashboardArguments(LogArguments):
         """Return the dashboard server's options. Raises click.UsageError for invalid ones."""
         from phalanx.dashboard.server import ServeOptions
 
-        host, _, port = self.listen.rpartition(":")
-        if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-            raise click.UsageError(
-                f"invalid --listen {quoted(self.listen)}; write HOST:PORT, such as 127.0.0.1:8080"
-            )
+        host, port = _host_and_port(self.listen, "--listen", "127.0.0.1:8080")
         if bool(self.certificate) != bool(self.key):
             raise click.UsageError("--certificate and --key are required together")
-        host = host.strip("[]") or "127.0.0.1"
         if self.login_name == "address" and host not in ("127.0.0.1", "::1", "localhost"):
             raise click.UsageError(
                 f"--login address works on local addresses only, and {host} is not local: "
@@ -60,7 +58,41 @@ class DashboardArguments(LogArguments):
             )
         if self.login_name == "token" and self.open_browser:
             raise click.UsageError("--open works with --login address only")
-        return ServeOptions(host, int(port), self.hosts, self.certificate, self.key, writes=self.writes)
+        return ServeOptions(
+            host,
+            port,
+            self.hosts,
+            self.certificate,
+            self.key,
+            writes=self.writes,
+            aggregated=self._aggregated_options(),
+        )
+
+    def _aggregated_options(self) -> AggregatedOptions | None:
+        """Return the options of the aggregated API; None without it. Raises click.UsageError."""
+        from phalanx.dashboard.aggregated.server import AggregatedOptions
+
+        if not self.aggregated_api:
+            return None
+        if self.login_name != "token":
+            raise click.UsageError("--aggregated-api needs --login token, which reviews the rights of each user")
+        host, port = _host_and_port(self.aggregated_api, "--aggregated-api", "0.0.0.0:8444")
+        if not port:
+            raise click.UsageError("--aggregated-api needs a fixed port, which the Service names")
+        namespace, slash, service = self.aggregated_service.partition("/")
+        if not slash or not namespace or not service or "/" in service:
+            raise click.UsageError(
+                f"invalid --aggregated-service {quoted(self.aggregated_service)}; write NAMESPACE/NAME"
+            )
+        return AggregatedOptions(host, port, namespace, service)
+
+
+def _host_and_port(address: str, flag: str, example: str) -> tuple[str, int]:
+    """Return the parts of HOST:PORT. Raises click.UsageError."""
+    host, _, port = address.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f"invalid {flag} {quoted(address)}; write HOST:PORT, such as {example}")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 @click.command()
@@ -102,6 +134,21 @@ class DashboardArguments(LogArguments):
     help="Let viewers hold, release and cancel gangs from the page, each with their own rights. With --login token "
     "the account of this process needs the right `impersonate`.",
 )
+@click.option(
+    "--aggregated-api",
+    default="",
+    metavar="HOST:PORT",
+    help="Also serve the API group visibility.phalanx.dev on this address, to which the API server forwards the "
+    "commands of users with client certificates (with --login token). Off by default: see `phalanx install "
+    "--aggregated-api`.",
+)
+@click.option(
+    "--aggregated-service",
+    default="phalanx-system/phalanx-visibility",
+    show_default=True,
+    metavar="NS/NAME",
+    help="Service of --aggregated-api, which its certificate names.",
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 @click.option(
     "--address-file",
@@ -133,6 +180,7 @@ def dashboard(invocation: Invocation, arguments: DashboardArguments) -> None:
     \b
     phalanx dashboard --open
     phalanx dashboard --login token --listen 0.0.0.0:8443 --certificate tls.crt --key tls.key
+    phalanx dashboard --login token --aggregated-api 0.0.0.0:8444
     """
     from phalanx.dashboard.watch import WatchOptions
 

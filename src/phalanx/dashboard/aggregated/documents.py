@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.dashboard.aggregated.names import GROUP, GROUP_VERSION, KIND, RESOURCE, VERSION
+from phalanx.reports.aggregated_names import GROUP, GROUP_VERSION, KIND, RESOURCE, VERSION
 
 #: Media type of discovery in one document, which the aggregator prefers.
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 # A list would be part of `kubectl get` over all resources, and a deletion of that of namespaces.
 _VERBS = ("create", "get")
-_ROOT = f"/apis/{GROUP_VERSION}"
+_ROOT, _JSON = f"/apis/{GROUP_VERSION}", "application/json"
 
 Json = dict[str, Any]
 
@@ -77,7 +77,7 @@ def openapi_v2() -> Json:
     return {
         "swagger": "2.0",
         "info": _info(),
-        "paths": {_path(): {"get": {**_operation(), "produces": ["application/json"]}}},
+        "paths": {_path(): {"get": _operation_v2()}},
         "definitions": {_schema_name(): _schema()},
     }
 
@@ -92,7 +92,7 @@ def openapi_v3() -> Json:
     return {
         "openapi": "3.0.0",
         "info": _info(),
-        "paths": {_path(): {"get": _operation()}},
+        "paths": {_path(): {"get": _operation_v3()}},
         "components": {"schemas": {_schema_name(): _schema()}},
     }
 
@@ -105,13 +105,30 @@ def _path() -> str:
     return f"{_ROOT}/namespaces/{{namespace}}/{RESOURCE}/{{name}}"
 
 
+def _operation_v2() -> Json:
+    # The aggregator removes definitions to which no operation refers.
+    answer = {"description": "OK", "schema": {"$ref": f"#/definitions/{_schema_name()}"}}
+    parameters = [_parameter(name) | {"type": "string"} for name in ("namespace", "name")]
+    return {**_operation(), "parameters": parameters, "produces": [_JSON], "responses": {"200": answer}}
+
+
+def _operation_v3() -> Json:
+    schema = {"$ref": f"#/components/schemas/{_schema_name()}"}
+    answer = {"description": "OK", "content": {_JSON: {"schema": schema}}}
+    parameters = [_parameter(name) | {"schema": {"type": "string"}} for name in ("namespace", "name")]
+    return {**_operation(), "parameters": parameters, "responses": {"200": answer}}
+
+
 def _operation() -> Json:
     return {
         "operationId": f"readNamespaced{KIND}",
-        "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": "get",
         "x-kubernetes-group-version-kind": _kind(),
     }
+
+
+def _parameter(name: str) -> Json:
+    return {"name": name, "in": "path", "required": True}
 
 
 def _kind() -> Json:

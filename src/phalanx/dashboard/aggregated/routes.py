@@ -13,12 +13,12 @@ from aiohttp.typedefs import Handler, Middleware
 from phalanx.dashboard.access import Login, Right, Viewer, ViewerAccessError
 from phalanx.dashboard.aggregated import documents
 from phalanx.dashboard.aggregated.front_proxy import SUPERUSERS
-from phalanx.dashboard.aggregated.names import EVERYWHERE, GROUP, GROUP_VERSION, KIND, RESOURCE
 from phalanx.dashboard.commands.answers import CommandAnswers, CommandQuestion
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.what_if import WhatIfError
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.text.decoding import quoted
+from phalanx.reports.aggregated_names import EVERYWHERE, GROUP, GROUP_VERSION, KIND, RESOURCE
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +47,11 @@ class _Metadata(msgspec.Struct):
     creation: None = msgspec.field(name="creationTimestamp", default=None)
 
 
-class _Answer(msgspec.Struct):
-    metadata: _Metadata
-    answer: msgspec.Raw
+class _Answer(msgspec.Struct, kw_only=True):
     kind: str = KIND
     api_version: str = msgspec.field(name="apiVersion", default=GROUP_VERSION)
+    metadata: _Metadata
+    answer: msgspec.Raw
 
 
 def application(
@@ -107,26 +107,26 @@ class _Routes:
     async def answer(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         viewer: Viewer = request[_VIEWER]
-        await self._authorize(viewer, request.method, namespace, name)
         command = self._answers.commands.get(name)
         if command is None:
             known = ", ".join(self._answers.commands)
             raise ViewerAccessError(404, f"unknown command {quoted(name)}; expected one of {known}")
         if command.method != request.method:
             raise ViewerAccessError(405, f"{RESOURCE}/{name} needs the method {command.method}")
+        await self._authorize(viewer, request.method, namespace, name)
         params = {key: value for key, value in request.query.items() if key not in ("namespace", "own")}
         # The namespace of the path is the one that the API server has authorized.
         everywhere = params.pop(EVERYWHERE, "") == "true"
         params |= {"namespace": "", "own": namespace} if everywhere else {"namespace": namespace}
         body = await command.answer(CommandQuestion(viewer, params, request.read, request.path))
-        return _json(_Answer(_Metadata(name, namespace), msgspec.Raw(body)))
+        return _json(_Answer(metadata=_Metadata(name, namespace), answer=msgspec.Raw(body)))
 
     async def _authorize(self, viewer: Viewer, method: str, namespace: str, name: str) -> None:
         """Raise ViewerAccessError (403) without the right to the answer itself. The API server has reviewed it
         before; an extension API server reviews it again. The data of the answer need further rights."""
         if SUPERUSERS in viewer.groups:
             return
-        right = Right(_VERBS.get(method, method.lower()), RESOURCE, GROUP, namespace, name)
+        right = Right(_VERBS[method], RESOURCE, GROUP, namespace, name)
         if not await self._login.may(viewer, right):
             raise ViewerAccessError(403, f"user {quoted(viewer.name)} lacks the right to {right.words}")
 

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from phalanx.dashboard.access import Login
 from phalanx.dashboard.aggregated.front_proxy import FrontProxyError, ProxyTrust, read_front_proxy
-from phalanx.dashboard.aggregated.names import API_SERVICE, CERTIFICATES, CONFIG_MAP, SERVICE
 from phalanx.dashboard.aggregated.routes import application
 from phalanx.dashboard.commands.answers import CommandAnswers
 from phalanx.dashboard.limits import RateLimits
@@ -25,11 +24,10 @@ from phalanx.kube.causes import cause_text
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError, ConnectionLost
-from phalanx.kube.paths import Resource
+from phalanx.reports.aggregated_names import API_SERVICE, API_SERVICES, CERTIFICATES, CONFIG_MAP, SERVICE
 
 log = logging.getLogger(__name__)
 
-API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 #: Seconds between reads of the front proxy's configuration: a rotated authority is trusted after at most this time.
 REFRESH_SECONDS = 10.0
 # Reads of the configuration for each check of the Secret and of the APIService.
@@ -102,12 +100,15 @@ class _Maintenance:
         """Serve `site` once its certificates and its trust are read, and refresh them until cancelled."""
         turn, serving = 0, False
         while True:
-            if await self._refresh(checked=turn % _CHECKED_EVERY == 0):
-                turn += 1
-            if self._trust.usable and not serving:
-                await site.start()
-                serving = True
-                log.info("aggregated API %s is served", API_SERVICE)
+            try:
+                if await self._refresh(checked=turn % _CHECKED_EVERY == 0):
+                    turn += 1
+                if self._trust.usable and not serving:
+                    await site.start()
+                    serving = True
+                    log.info("aggregated API %s is served", API_SERVICE)
+            except Exception:
+                log.exception("aggregated API %s: certificates and trust are not refreshed", API_SERVICE)
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def _refresh(self, *, checked: bool) -> bool:

@@ -82,9 +82,11 @@ class Aggregator:
             groups.setdefault(served.group, []).append(served.version)
         return groups
 
-    def resources(self, group: str, version: str) -> list[Json] | None:
-        """Return the resources of a group version, as in its discovery; None before its server has answered."""
-        return self._resources.get((group, version))
+    def resources(self, group: str, version: str) -> tuple[list[Json], bool]:
+        """Return the last known resources of a group version, as in its discovery, and whether its server
+        answers."""
+        served = served_group(self._api, group, version)
+        return self._resources.get((group, version), []), served is not None and served.available
 
     async def forward(
         self, request: web.BaseRequest, group: str, version: str, body: bytes, user: User

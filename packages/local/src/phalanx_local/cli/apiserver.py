@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +58,7 @@ class ApiserverArguments:
     native_groups: str
     audit_log: Path | None
     tenants: tuple[tuple[str, Path | None], ...]
+    tenant_certificates: bool
     token_auth_file: Path | None
 
 
@@ -94,6 +94,11 @@ class ApiserverArguments:
     help="Append one JSON line per request to this file.",
 )
 @tenant_option
+@click.option(
+    "--tenant-certificates",
+    is_flag=True,
+    help="Write for each --tenant also a kubeconfig with a client certificate, NS.certificate.kubeconfig.",
+)
 @click.option(
     "--token-auth-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -134,22 +139,26 @@ def apiserver(arguments: ApiserverArguments) -> None:
             audit_log=arguments.audit_log,
             native_groups=arguments.native_groups,  # type: ignore[arg-type]
         )
-        asyncio.run(_serve(ApiServer(options), arguments.kubeconfig_out, arguments.tenants))
+        asyncio.run(_serve(ApiServer(options), arguments))
     except (StatusError, DataFileError, OSError, ValueError) as problem:
         raise click.ClickException(str(problem)) from None
 
 
-async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
+async def _serve(server: ApiServer, arguments: ApiserverArguments) -> None:
     """Run the API server until SIGTERM or Ctrl-C."""
     from phalanx.kube.process import StoppableWork, run_until_signal
 
     async def work(stopping: asyncio.Event) -> None:
         await server.start()
         try:
-            server.write_kubeconfig(kubeconfig_out)
-            for namespace, file in tenants:
-                server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
-            click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
+            kubeconfig = arguments.kubeconfig_out
+            server.write_kubeconfig(kubeconfig)
+            for namespace, given in arguments.tenants:
+                file = given or tenant_file(kubeconfig, namespace)
+                server.write_tenant_kubeconfig(namespace, file)
+                if arguments.tenant_certificates:
+                    server.write_certified_kubeconfig(namespace, certificate_file(file, namespace))
+            click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig}")
             await stopping.wait()
         finally:
             await server.stop()
@@ -160,3 +169,9 @@ async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tupl
 def tenant_file(kubeconfig: Path, namespace: str) -> Path:
     """Return the default file for a tenant's kubeconfig: in the directory of the administrator's kubeconfig."""
     return kubeconfig.with_name(f"{namespace}.kubeconfig")
+
+
+def certificate_file(kubeconfig: Path, namespace: str) -> Path:
+    """Return the file for a tenant's kubeconfig with a client certificate: in the directory of the one with a
+    token."""
+    return kubeconfig.with_name(f"{namespace}.certificate.kubeconfig")

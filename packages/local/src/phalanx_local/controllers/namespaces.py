@@ -1,10 +1,14 @@
-"""Namespace deletion: first the objects in the namespace, then the finalizer, then the namespace."""
+"""Namespace deletion: first the objects in the namespace, then the finalizer, then the namespace.
+
+A namespace remains while the server of an APIService does not answer: it could have objects there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from typing import Final
 
+from phalanx_local.aggregation.services import API_SERVICES, served_groups
 from phalanx_local.controllers.base import Controller
 from phalanx_local.endpoints.subresources import set_condition
 from phalanx_local.objects import mapping, sequence
@@ -16,13 +20,16 @@ from phalanx_local.strategies.namespaces import FINALIZER
 
 # Maximum size of objects that are deleted in one slice, before requests are served again.
 _MAX_BYTES: Final = 200_000
+_UNREAD: Final = "NamespaceDeletionDiscoveryFailure"
 
 
 class NamespaceController(Controller):
     """Controller of terminating namespaces; keys are names of namespaces."""
 
     def observe(self, collection: Collection, change: Change) -> None:
-        if collection.storage == NAMESPACES:
+        if collection.storage == API_SERVICES:
+            self.resync()
+        elif collection.storage == NAMESPACES:
             if change.new is not None and change.new.terminating:
                 self.add(change.new.name)
         elif change.new is None:
@@ -48,8 +55,12 @@ class NamespaceController(Controller):
         remaining = self._remaining(name)
         type_ = self.types()[NAMESPACES]
         obj = record.load()
+        unread = [f"{item.group}/{item.version}" for item in served_groups(self.api) if not item.available]
+        self._report_unread(obj, unread)
         if remaining:
             self._report(obj, remaining)
+        elif unread:
+            pass
         else:
             spec = mapping(obj.setdefault("spec", {}))
             spec["finalizers"] = [item for item in sequence(spec.get("finalizers")) if item != FINALIZER]
@@ -79,6 +90,24 @@ class NamespaceController(Controller):
             collection = self.api.store.collections.get(storage)
             if collection is not None and type_.namespaced:
                 yield type_, collection
+
+    def _report_unread(self, obj: dict[str, object], unread: list[str]) -> None:
+        """Set the condition about groups whose resources cannot be listed, if there are any or have been."""
+        status = mapping(obj.setdefault("status", {}))
+        known = {mapping(item).get("type") for item in sequence(status.get("conditions"))}
+        if not unread and _UNREAD not in known:
+            return
+        listed = ", ".join(f"{name}: stale GroupVersion discovery: {name}" for name in unread)
+        condition = {
+            "type": _UNREAD,
+            "status": "True" if unread else "False",
+            "reason": "DiscoveryFailed" if unread else "ResourcesDiscovered",
+            "message": f"Discovery failed for some groups, {len(unread)} failing: unable to retrieve the complete "
+            f"list of server APIs: {listed}"
+            if unread
+            else "All resources successfully discovered",
+        }
+        set_condition(status, condition, self.api.now())
 
     def _report(self, obj: dict[str, object], remaining: dict[str, int]) -> None:
         listed = ", ".join(

@@ -136,11 +136,11 @@ def aggregated(registry: Registry, version: str, *, core: bool, forwarded: Seque
     }
 
 
-def forwarded_item(group: str, versions: Mapping[str, list[Json] | None]) -> Json:
-    """Return the item of a group that an APIService serves, in aggregated form. The resources of a version, as in
-    classic discovery, are None if its server does not answer."""
+def forwarded_item(group: str, versions: Mapping[str, tuple[list[Json], bool]]) -> Json:
+    """Return the item of a group that an APIService serves, in aggregated form. Each version has its last known
+    resources, as in classic discovery, and whether its server answers."""
     entries = []
-    for version, resources in versions.items():
+    for version, (resources, answers) in versions.items():
         listed = [
             {
                 "resource": item.get("name"),
@@ -149,10 +149,9 @@ def forwarded_item(group: str, versions: Mapping[str, list[Json] | None]) -> Jso
                 "singularResource": item.get("singularName"),
                 "verbs": item.get("verbs"),
             }
-            for item in resources or ()
+            for item in resources
         ]
-        freshness = "Stale" if resources is None else "Current"
-        entries.append({"version": version, "resources": listed, "freshness": freshness})
+        entries.append({"version": version, "resources": listed, "freshness": "Current" if answers else "Stale"})
     return {"metadata": {"name": group, "creationTimestamp": None}, "versions": entries}
 
 
