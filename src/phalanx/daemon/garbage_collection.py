@@ -12,6 +12,9 @@ from contextlib import contextmanager
 _LONGEST = 120.0
 # Seconds after which the objects of the first cycles are frozen as well.
 _FIRST_CYCLES = 10.0
+# New objects after which the young ones are collected (Python's default: 700). Nearly all garbage of the process is
+# freed by reference counts: collections took 2 to 4 % of a live run.
+_YOUNG = 20_000
 
 
 @contextmanager
@@ -41,6 +44,7 @@ async def until_ready(ready: asyncio.Event) -> None:
         pass
     finally:
         gc.freeze()
+        gc.set_threshold(_YOUNG)
         gc.enable()
     await ready.wait()
     asyncio.get_running_loop().call_later(_FIRST_CYCLES, gc.freeze)
