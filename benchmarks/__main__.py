@@ -40,6 +40,7 @@ ALL = (
     Benchmark("simulation"),
     Benchmark("transport"),
     Benchmark("end_to_end", ("--pods", "800")),
+    Benchmark("processor", ("--pods", "400")),
     Benchmark("jobs", ("--jobs", "30", "--finished", "50")),
     Benchmark("restart", ("--nodes", "500", "--pods", "5000")),
     Benchmark("hub", ("--gangs", "30")),

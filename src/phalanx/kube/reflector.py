@@ -16,7 +16,7 @@ from phalanx.kube.changes import Change, Delete, Key, Malformed, Sink, Synced, U
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable, status_error
 from phalanx.kube.failures import Failures
-from phalanx.kube.pages import ListPages
+from phalanx.kube.pages import PAGE_SIZE, ListPages
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.kube.wire import ItemForm, ObjectHead, head_of, read_event, read_head, read_status, version_number
@@ -92,7 +92,7 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        page_size: int = 4000,
+        page_size: int = PAGE_SIZE,
         identify: Callable[[T], ObjectHead] | None = None,
         optional: bool = False,
         absent_period: float = 30.0,
