@@ -14,7 +14,7 @@ def test_known_objects_equal_a_dictionary_after_random_changes() -> None:
         if key in expected and choice.random() < 0.5:
             assert known.pop(key).uid == expected.pop(key)[0]
         else:
-            known.of_namespace(key[0])[key[1]] = KnownObject(f"uid-{number}", number)
+            known.namespaces[key[0]][key[1]] = KnownObject(f"uid-{number}", number)
             expected[key] = f"uid-{number}", number
         entry = known.get(key)
         assert (None if entry is None else (entry.uid, entry.version)) == expected.get(key)
@@ -24,15 +24,15 @@ def test_known_objects_equal_a_dictionary_after_random_changes() -> None:
 
 def test_namespace_without_objects_is_forgotten() -> None:
     known = KnownObjects()
-    known.of_namespace("team")["pod"] = KnownObject("uid", 1)
+    known.namespaces["team"]["pod"] = KnownObject("uid", 1)
     known.pop(("team", "pod"))
     assert list(known) == []
-    assert known._namespaces == {}
+    assert not known.namespaces
 
 
 def test_forgotten_versions_are_older_than_any_other() -> None:
     known = KnownObjects()
-    known.of_namespace("team")["pod"] = KnownObject("uid", 7)
+    known.namespaces["team"]["pod"] = KnownObject("uid", 7)
     known.forget_versions()
     entry = known.get(("team", "pod"))
     assert entry is not None

@@ -412,7 +412,7 @@ class Reflector(Generic[T]):
         number = version_number(version)
         if not listed:
             self._advance(version, number)
-        known = self._index.get(key)
+        known = self._index.namespaces[key[0]].get(key[1])
         if known is not None:
             if known.uid != uid:
                 self._forget(key)  # the object was deleted and recreated while no watch ran
@@ -422,7 +422,7 @@ class Reflector(Generic[T]):
         if known is not None:
             known.version = number
         elif key[1]:
-            self._index.of_namespace(key[0])[key[1]] = KnownObject(uid, number)
+            self._index.namespaces[key[0]][key[1]] = KnownObject(uid, number)
         if problem or obj is None:
             self.malformed += 1
             log.warning("%s: cannot read %s: %s", self._path, "/".join(filter(None, key)) or "an object", problem)
@@ -434,15 +434,15 @@ class Reflector(Generic[T]):
     def _formed(self, objects: Sequence[T]) -> None:
         """Pass decoded objects of the first list to the sink: nearly all of them are new."""
         gathered, namespace = self._gathered, ""
-        known = self._index.of_namespace(namespace)
+        known = self._index.namespaces[namespace]
         for obj in objects:
             head = self._head(obj, b"")
             key = head.key
             if key[0] != namespace:
-                namespace, known = key[0], self._index.of_namespace(key[0])
+                namespace, known = key[0], self._index.namespaces[key[0]]
             if not key[1] or key[1] in known or self._deliver_all is None:
                 self._exists(obj, head, "", b"", listed=True)
-                known = self._index.of_namespace(namespace)  # it can have been emptied and created again
+                known = self._index.namespaces[namespace]  # it can have been emptied and created again
                 continue
             number = version_number(head.version)
             known[key[1]] = KnownObject(head.uid, number)
