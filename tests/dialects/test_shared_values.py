@@ -67,9 +67,9 @@ def test_owner_with_a_changed_reference_is_not_shared() -> None:
 
 
 def test_memory_of_shared_values_is_bounded() -> None:
-    shared = SharedValues()
-    first = shared.share(("value", 0))
-    assert shared.share(("value", 0)) is first
+    shared = SharedValues[tuple[str, int]]()
+    first = shared["value", 0]
+    assert shared["value", 0] is first
     for number in range(25_000):
-        shared.share(("value", number))
-    assert len(shared._values) <= 10_000
+        assert shared["value", number] == ("value", number)
+    assert len(shared) <= 10_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -91,7 +92,7 @@ class Intake:
         self._decoder = PodDecoder(self._options, signer)
         self._distrust = distrust
         self._pods = KnownPods()
-        self._shared = SharedValues()
+        self._shared = SharedValues[Any]()
         self._nodes: dict[str, Node] = {}
         self._object_warnings = ObjectWarnings()
         self._warnings = PodWarnings(self._object_warnings, self._pods)
@@ -167,7 +168,7 @@ class Intake:
         if declaration is not None:
             active = not (finished or spec.terminating)
             declared = MemberDeclaration(declaration, spec.priority, spec.preempts, spec.scheduler, active)
-            declared = self._shared.share(declared)
+            declared = self._shared[declared]
         facts, shown = self.enrichers.pod(pod, spec)
         if follows:
             self._queues.add_pod(spec.namespace, uid)
@@ -179,7 +180,7 @@ class Intake:
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
         owners, job = owner_names(metadata), job_of_pod(metadata) if declared else None
-        events += self._store(spec, declared, self._shared.share(owners), self._shared.share(job))
+        events += self._store(spec, declared, self._shared[owners], self._shared[job])
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults

@@ -28,7 +28,7 @@ WHOLE_LIST = 64 * 2**20
 # Cost of an object of a further page, relative to an object of the whole list.
 _TIMES_DEARER = 5
 #: No further page is requested while received pages of more than this size (bytes) wait for the consumer.
-MOST_AHEAD = 64 * 2**20
+MOST_AHEAD = 16 * 2**20
 
 # Leading bytes of a page that contain the continue token: it precedes the items, so no decoding is needed.
 _HEAD = 4096

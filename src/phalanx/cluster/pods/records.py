@@ -230,9 +230,15 @@ class GangRecord(msgspec.Struct, eq=False):
             self.peak = 0
 
     def count_allocated(self, footprint: Footprint, count: int) -> None:
-        counts = dict(self.allocated)
-        add_count(counts, footprint, count)
-        self.allocated = tuple(counts.items())
+        match self.allocated:
+            case ():
+                self.allocated = ((footprint, count),)
+            case ((known, total),) if known is footprint:  # nearly always, and so without a call
+                self.allocated = ((footprint, total + count),) if total + count else ()
+            case _:
+                counts = dict(self.allocated)
+                add_count(counts, footprint, count)
+                self.allocated = tuple(counts.items())
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
         self.cached = self.highest_priority = None

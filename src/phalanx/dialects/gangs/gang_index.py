@@ -53,7 +53,7 @@ class GangIndex:
         self._names = ShownNames()
         self._entries: dict[GangKey, _Entry] = {}
         # Specs by the gang name that objects declare.
-        self._objects: dict[GangKey, list[GroupSpec]] = {}
+        self._objects: dict[GangKey, tuple[GroupSpec, ...]] = {}
         # For each name, the gangs of other names that depend on its objects: replicas of a 1.35 Workload, and gangs
         # with an owner of their object.
         self._dependents: dict[GangKey, set[GangKey]] = {}
@@ -145,16 +145,17 @@ class GangIndex:
         touched: set[GangKey] = set()
         for spec in last:
             name = GangKey(namespace, spec.gang)
-            self._objects[name].remove(spec)
-            if not self._objects[name]:
-                del self._objects[name]
+            others = list(self._objects.pop(name))
+            others.remove(spec)
+            if others:
+                self._objects[name] = tuple(others)
             touched.add(name)
             self._drop_class_user(spec, name)
             if spec.owner and all(other.owner != spec.owner for other in self._objects.get(name, ())):
                 self._forget_dependent(GangKey(namespace, group_of(spec.owner)), name)
         for spec in specs:
             name = GangKey(namespace, spec.gang)
-            self._objects.setdefault(name, []).append(spec)
+            self._objects[name] = (*self._objects.get(name, ()), spec)
             touched.add(name)
             if spec.owner:
                 self._dependents.setdefault(GangKey(namespace, group_of(spec.owner)), set()).add(name)
@@ -233,7 +234,7 @@ class GangIndex:
     def _resolve(self, key: GangKey) -> list[ClusterEvent]:
         """Combine again what members and objects declare about a gang, or remove the gang if neither are left."""
         name = _declared_as(key)
-        groups = self._objects.get(name, [])
+        groups = self._objects.get(name, ())
         entry = self._entries.get(key)
         # An object declares the gang of its own name; a replica exists only for its members.
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):

@@ -18,9 +18,11 @@ _SEARCHED = 16
 class Members:
     """Pods of a gang, and the oldest pod of each gang declaration. Adding and removing cost O(log n)."""
 
-    __slots__ = ("_index", "_members")
+    __slots__ = ("_index", "_members", "job")
 
     def __init__(self) -> None:
+        # The job that made all members of the gang; None if no job made one, or several jobs did.
+        self.job: GangOwner | None = None
         self._members: dict[str, Member] = {}
         self._index: _MemberIndex | None = None
 
@@ -30,22 +32,28 @@ class Members:
     def add(self, member: Member) -> bool:
         """Add a pod to the gang. Return whether the gang has to be resolved again; a further pod with an equal
         declaration and the same job does not need that."""
-        job = self.job
-        self._members[member.uid] = member
+        last, members = self.job, self._members
+        if not members:
+            self.job = member.job
+        elif member.job != last:
+            self.job = None
+        members[member.uid] = member
         if self._index is not None:
             self._index.add(member)
-        elif len(self._members) > _SEARCHED:
-            self._index = _MemberIndex(self._members)
-        return self._is_oldest(member) or self.job != job
+        elif len(members) > _SEARCHED:
+            self._index = _MemberIndex(members)
+        return self._is_oldest(member) or self.job != last
 
     def remove(self, uid: str) -> bool:
         """Remove a pod from the gang. Return whether the gang has to be resolved again."""
-        job, member = self.job, self._members[uid]
-        is_resolved_again = self._is_oldest(member)
+        last, member = self.job, self._members[uid]
+        was_oldest = self._is_oldest(member)
         del self._members[uid]
         if self._index is not None:
             self._index.remove(member)
-        return is_resolved_again or self.job != job
+        if last is None or not self._members:
+            self.job = self._common_job()
+        return was_oldest or self.job != last
 
     def change(self, uid: str, declared: MemberDeclaration) -> bool:
         """Replace the declaration of a member. Return whether the gang has to be resolved again."""
@@ -58,11 +66,13 @@ class Members:
         if self._index is not None:
             return self._index.oldest(member.declared).uid == member.uid
         declared = member.declared
-        return not any(other < member for other in self._members.values() if other.declared == declared)
+        # A loop without calls: every pod of a list passes here.
+        for other in self._members.values():  # noqa: SIM110
+            if other < member and other.declared == declared:
+                return False
+        return True
 
-    @property
-    def job(self) -> GangOwner | None:
-        """The job that made all members of the gang; None if no job made one, or several jobs did."""
+    def _common_job(self) -> GangOwner | None:
         if self._index is not None:
             jobs = list(self._index.jobs)
         else:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from phalanx.dialects.core import Named, OwnerReference, PodObject, PodSpec, PodStatus, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
+from phalanx.dialects.shared_values import SharedValues
 
 # The differences between the specs of one workload's pods: the node, and the admission-added volume for the service
 # account token, with five random characters in its name.
@@ -19,9 +20,8 @@ _TOKEN_PLACES = (b'","projected":', b'","readOnly":true,"mountPath":')
 # JSON never contains this byte, so a placeholder cannot collide with any written spec.
 _LEFT_OUT = b"\0"
 
-# Total bytes of the cached specs, and number of remembered owners; a larger cache is cleared.
+# Total bytes of the cached specs; a larger cache is cleared.
 _CACHE_SIZE = 4 * 2**20
-_MOST_OWNERS = 10_000
 
 
 class PodForm(Named):
@@ -44,8 +44,8 @@ class PodReader:
     def __init__(self) -> None:
         self._specs: dict[bytes, _Shared | None] = {}
         self._cached_bytes = 0
-        # Owners by uid: the pods of a job share one object, and so its strings.
-        self._owners: dict[str, OwnerReference] = {}
+        # The pods of a job share the object of their owner, and so its strings.
+        self._owners = SharedValues[OwnerReference]()
         self._form = msgspec.json.Decoder(PodForm)
         self._spec = msgspec.json.Decoder(PodSpec)
 
@@ -68,7 +68,8 @@ class PodReader:
             return None
         metadata.namespace = intern(metadata.namespace)
         if metadata.owner_references:
-            metadata.owner_references = [self._shared_owner(owner) for owner in metadata.owner_references]
+            owners = self._owners
+            metadata.owner_references = [owners[owner] for owner in metadata.owner_references]
         raw = bytes(form.spec)
         key, node = _without_node(raw)
         token = _token_in(key)
@@ -82,16 +83,6 @@ class PodReader:
                 return PodObject(metadata, self._spec.decode(raw), form.status)
         spec = replace(shared.spec, node_name=node)
         return PodObject(metadata, spec, form.status, (), shared.template)
-
-    def _shared_owner(self, owner: OwnerReference) -> OwnerReference:
-        """Return the remembered owner that equals `owner`."""
-        known = self._owners.get(owner.uid)
-        if known == owner:
-            return known
-        if len(self._owners) >= _MOST_OWNERS:
-            self._owners.clear()
-        self._owners[owner.uid] = owner
-        return owner
 
     def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> _Shared | None:
         """Decode and cache a spec. Return None if the assumed node or token is something else; this is then equally

@@ -27,7 +27,7 @@ class PodDeclarations:
         self._workloads = workloads
         self._options = options
         self._scheduler_names = scheduler_names
-        self._shared = SharedValues()
+        self._shared = SharedValues[Declaration]()
 
     def declare(self, pod: PodObject) -> Declaration | None:
         """Return the gang declaration of a pod; None for a pod without a gang. Equal ones are one object."""
@@ -41,7 +41,7 @@ class PodDeclarations:
         if declaration.queue is not None and pod.spec.scheduler_name not in self._scheduler_names:
             # The creator's access to the queue was never verified: the pod belongs to another scheduler.
             declaration = msgspec.structs.replace(declaration, queue=None)
-        return self._shared.share(declaration)
+        return self._shared[declaration]
 
     def _is_regular(self, declaration: Declaration) -> bool:
         """Return whether the policy treats pods with this illegal minimum as pods without a gang."""
