@@ -47,6 +47,7 @@ ALL = (
     Benchmark("hub_choice", ("--members", "5", "--gangs", "300")),
     Benchmark("accounting", ("--gangs", "2000")),
     Benchmark("metrics", ("--queues", "1000")),
+    Benchmark("commands", ("--pods", "2000", "--waiting", "20")),
     Benchmark("viewers", ("--viewers", "20", "--gangs", "200", "--seconds", "5")),
 )
 #: Arguments of full runs that differ from the defaults.

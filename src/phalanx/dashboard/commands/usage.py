@@ -16,6 +16,7 @@ from phalanx.accounting.questions import (
 from phalanx.dashboard.access import ViewerAccessError
 from phalanx.dashboard.accounts import Accounts
 from phalanx.dashboard.scope import Scope
+from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -58,7 +59,9 @@ class UsageAnswers:
         """Return the usage of the viewer's namespaces. Raises ViewerAccessError."""
         _check(question.since, question.until, question.queues)
         if unknown := sorted(set(question.by) - set(DIMENSIONS)):
-            raise ViewerAccessError(400, f"unknown group {unknown[0]!r}; expected any of {', '.join(DIMENSIONS)}")
+            raise ViewerAccessError(
+                400, f"unknown group {quoted(unknown[0])}; expected any of {', '.join(DIMENSIONS)}"
+            )
 
         def read(connection: Connection) -> ReportAnswer:
             from phalanx.accounting.report import read_report
