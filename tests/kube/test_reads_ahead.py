@@ -21,6 +21,7 @@ class Server:
 
     def __init__(self, failing: int = 0) -> None:
         self.targets: list[str] = []
+        self.watched: list[HttpResponse] = []
         self._failing = failing
 
     def client(self) -> KubeClient:
@@ -36,8 +37,9 @@ class Server:
     async def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
+        for answer in self.watched:
+            yield answer
         raise ConnectionLost("no watch")
-        yield HttpResponse(200, b"")
 
     async def close(self) -> None:
         pass

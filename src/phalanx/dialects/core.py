@@ -30,7 +30,7 @@ def clamp_priority(value: int) -> int:
     return max(-(2**31), min(2**31 - 1, value))
 
 
-class OwnerReference(Wire, frozen=True):
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     api_version: str = ""
     kind: str = ""
     name: str = ""
