@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from phalanx.dashboard.access import Viewer, ViewerAccessError
 from phalanx.kube.auth.certificate_secret import load_chain, server_context
@@ -88,10 +88,28 @@ def read_front_proxy(data: Mapping[str, str]) -> FrontProxy:
     if not proxy.user_headers:
         raise FrontProxyError("requestheader-username-headers is empty")
     try:
-        x509.load_pem_x509_certificates(proxy.authorities)
+        certificates = x509.load_pem_x509_certificates(proxy.authorities)
     except ValueError as error:
         raise FrontProxyError(f"requestheader-client-ca-file: {error}") from error
+    if not proxy.names and _keys(certificates) & _user_keys(data):
+        raise FrontProxyError(
+            "requestheader-allowed-names is empty, and an authority of the front proxy also signs certificates of "
+            "users, so that each user could act as another; set --requestheader-allowed-names"
+        )
     return proxy
+
+
+def _user_keys(data: Mapping[str, str]) -> set[bytes]:
+    """Return the public keys of the authorities that sign certificates of users, as far as they are readable."""
+    try:
+        return _keys(x509.load_pem_x509_certificates((data.get("client-ca-file") or "").encode()))
+    except ValueError:
+        return set()
+
+
+def _keys(certificates: Iterable[x509.Certificate]) -> set[bytes]:
+    form = PublicFormat.SubjectPublicKeyInfo
+    return {item.public_key().public_bytes(Encoding.DER, form) for item in certificates}
 
 
 class ProxyTrust(ssl.SSLContext):
