@@ -340,6 +340,15 @@ async def test_rotated_authority_of_the_front_proxy_is_read_and_a_broken_one_is_
         await write()
 
 
+async def test_api_service_of_another_installation_is_not_changed(site: Site, aggregated: Page) -> None:
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
+    before = (await site.client.get(path))["spec"]
+    other = AggregatedOptions("127.0.0.1", 0, "tools", "phalanx-visibility")
+    problem = await aggregated_server.register(site.client, other, b"PEM")
+    assert problem == "the APIService names another Service than tools/phalanx-visibility"
+    assert (await site.client.get(path))["spec"] == before
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 async def test_kubectl_lists_the_group_and_reads_answers(site: Site, aggregated: Page, tenant: Certified) -> None:
     async def kubectl(*words: str) -> str:

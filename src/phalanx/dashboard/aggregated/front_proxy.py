@@ -135,11 +135,18 @@ class ProxyTrust(ssl.SSLContext):
         return self._current is not None
 
     def use(self, proxy: FrontProxy, chain: bytes) -> None:
-        """Verify clients by the unexpired authorities of `proxy`, and present the certificate of `chain` (PEM)."""
-        self.proxy = proxy
+        """Verify clients by the unexpired authorities of `proxy`, and present the certificate of `chain` (PEM).
+
+        Raises OSError and ValueError for certificates that cannot be loaded; the configuration in use remains so.
+        """
         authorities = _unexpired(proxy.authorities, self._now())
-        if (authorities, chain) == self._loaded:
-            return
+        if (authorities, chain) != self._loaded:
+            self._current = self._context(authorities, chain)
+            self._loaded = (authorities, chain)
+        self.proxy = proxy
+
+    @staticmethod
+    def _context(authorities: bytes, chain: bytes) -> ssl.SSLContext:
         context = server_context()
         load_chain(context, chain)
         # Probes and discovery of the server itself have no certificate.
@@ -151,7 +158,7 @@ class ProxyTrust(ssl.SSLContext):
         # A resumed session would not be verified again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
-        self._current, self._loaded = context, (authorities, chain)
+        return context
 
     def wrap_bio(self, *arguments: Any, **more: Any) -> ssl.SSLObject:
         """Begin a connection with the newest certificates."""
