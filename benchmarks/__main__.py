@@ -40,12 +40,14 @@ ALL = (
     Benchmark("simulation"),
     Benchmark("transport"),
     Benchmark("end_to_end", ("--pods", "800")),
+    Benchmark("processor", ("--pods", "400")),
     Benchmark("jobs", ("--jobs", "30", "--finished", "50")),
     Benchmark("restart", ("--nodes", "500", "--pods", "5000")),
     Benchmark("hub", ("--gangs", "30")),
     Benchmark("hub_choice", ("--members", "5", "--gangs", "300")),
     Benchmark("accounting", ("--gangs", "2000")),
     Benchmark("metrics", ("--queues", "1000")),
+    Benchmark("commands", ("--pods", "2000", "--waiting", "20")),
     Benchmark("viewers", ("--viewers", "20", "--gangs", "200", "--seconds", "5")),
 )
 #: Arguments of full runs that differ from the defaults.

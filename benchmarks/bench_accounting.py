@@ -16,7 +16,8 @@ import msgspec
 from benchmarks.report import Row, in_own_process, show
 from phalanx.accounting.database import Database
 from phalanx.accounting.facts import PodFact, PodOutcome, Precision
-from phalanx.accounting.history import RunFilter, read_runs
+from phalanx.accounting.history import read_runs
+from phalanx.accounting.questions import RunFilter
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock
 from phalanx.accounting.report import read_report

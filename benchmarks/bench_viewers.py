@@ -56,8 +56,8 @@ def children(pid: int) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def _child(directory: str, *arguments: str) -> AsyncIterator[tuple[int, str]]:
-    """(Its pid, the first line that it says.)"""
+async def child(directory: str, *arguments: str) -> AsyncIterator[tuple[int, str]]:
+    """Run a `phalanx` command as a process; yield its pid and its first line."""
     with (Path(directory) / f"{arguments[0]}.log").open("wb") as log:
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "phalanx.cli", *arguments), stdout=asyncio.subprocess.PIPE, stderr=log
@@ -240,19 +240,19 @@ async def run(viewers: int, gangs: int, rate: float, seconds: float, period: flo
         kubeconfig = str(Path(directory) / "kubeconfig")
         quiet = ("--kubeconfig", kubeconfig, "--log-level", "warning")
         async with (
-            _child(directory, "apiserver", "--kubeconfig-out", kubeconfig) as (server, _),
+            child(directory, "apiserver", "--kubeconfig-out", kubeconfig) as (server, _),
             KubeClient(load_config(kubeconfig)) as client,
         ):
             cluster = Cluster(client, gangs)
             await cluster.seed()
             tokens = [await cluster.viewer(number) for number in range(viewers)]
             async with (
-                _child(directory, "scheduler", *quiet) as (scheduler, _),
-                _child(directory, "dashboard", "--login", "token", *quiet) as (page, line),
+                child(directory, "scheduler", *quiet) as (scheduler, _),
+                child(directory, "dashboard", "--login", "token", *quiet) as (page, line),
                 aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
             ):
                 url = line.rpartition(" ")[2]
-                await _ready(session, url)
+                await ready(session, url)
                 pids = {
                     "page": [page],
                     "rehearsals": children(page),
@@ -295,7 +295,7 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> list[BaseException | None]:
     return [each for each in found if not isinstance(each, asyncio.CancelledError)]
 
 
-async def _ready(session: aiohttp.ClientSession, url: str) -> None:
+async def ready(session: aiohttp.ClientSession, url: str) -> None:
     async with asyncio.timeout(300):
         while True:
             with contextlib.suppress(aiohttp.ClientError):

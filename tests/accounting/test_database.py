@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from phalanx.accounting.database import Database, DatabaseError, parse_location
+from phalanx.accounting import migrations
+from phalanx.accounting.database import Database, DatabaseError, parse_location, revisions
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.tables import metadata
 from tests.accounting.postgres import Postgres
@@ -31,6 +36,25 @@ def test_the_migrations_make_the_tables_that_the_code_means(database: Database) 
     with database.reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
+
+
+def test_last_revision_by_file_names_is_the_head_of_the_migrations() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    script = ScriptDirectory.from_config(config)
+    assert revisions()[-1] == script.get_current_head()
+    assert set(revisions()) == {each.revision for each in script.walk_revisions()}
+
+
+def test_reading_imports_no_migration_library(database: Database, location: str) -> None:
+    code = f"""
+import sys
+from phalanx.accounting.database import Database
+with Database({location!r}).reading():
+    print(*({{"alembic", "mako", "pygments", "numpy"}} & set(sys.modules)))
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == []
 
 
 def test_tables_can_be_created_twice(database: Database) -> None:

@@ -14,7 +14,8 @@ import pytest_asyncio
 
 from phalanx.accounting.batch import Batch
 from phalanx.accounting.database import Database, DatabaseError
-from phalanx.accounting.history import RunEntry, RunFilter, read_runs
+from phalanx.accounting.history import read_runs
+from phalanx.accounting.questions import RunEntry, RunFilter
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.service import AccountingOptions, AccountingService
 from phalanx.cli.installation.accounting_manifests import accounting_access

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import click
 import click.testing
 import pytest
 
+from phalanx.cli.connection import ClientOptions
+from phalanx.cli.invocation import Invocation
+from phalanx.cli.jobs.served_names import warn_of_unserved_names
 from phalanx.cli.listing.known_names import refuse_unknown_scope
 from phalanx.cli.main import cli
 from phalanx.kube.errors import ApiError
 from phalanx.orders.errors import OrderError
 from phalanx.orders.known_names import known_names
-from phalanx.orders.submission.known_references import refuse_unknown_names
+from phalanx.orders.submission.known_references import refuse_unknown_names, unserved_scheduler_names
 
 OBJECTS = {
     "/api/v1/namespaces": ("default", "team-a"),
@@ -121,3 +125,51 @@ def test_lists_refuse_an_unknown_kind_with_the_known_kinds(command: list[str]) -
     assert refused.exit_code == 2
     assert "banana" in refused.output
     assert "is not one of" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("name", "served", "unserved"),
+    [
+        ("phalanx", {"phalanx", "gangs"}, []),
+        ("gangs", {"phalanx", "gangs"}, []),
+        ("nosuch", {"phalanx", "gangs"}, ["nosuch"]),
+        ("phalanx", {"gangs"}, ["phalanx"]),
+        ("default-scheduler", {"phalanx"}, []),
+    ],
+)
+def test_scheduler_name_without_a_scheduler_is_found_in_jobs_and_pods(
+    name: str, served: set[str], unserved: list[str]
+) -> None:
+    template = {"spec": {"schedulerName": name}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"template": template}}
+    assert unserved_scheduler_names([vcjob(schedulerName=name)], served) == unserved
+    assert unserved_scheduler_names([job, vcjob(schedulerName=name)], served) == unserved
+    assert unserved_scheduler_names([vcjob()], served) == []
+
+
+class Publishing:
+    """Client of a cluster whose schedulers publish these names; None: the user cannot read them."""
+
+    namespace = "default"
+
+    def __init__(self, names: tuple[str, ...] | None) -> None:
+        self._names = names
+
+    async def get(self, path: str) -> dict[str, Any]:
+        if self._names is None or "kube-public" in path:
+            raise ApiError(403, "Forbidden", "forbidden")
+        return {"data": {"a": json.dumps({"schedulerNames": self._names, "policy": ""})} if self._names else {}}
+
+
+@pytest.mark.parametrize(
+    ("published", "warning"),
+    [(("phalanx",), True), (("phalanx", "nosuch"), False), ((), False), (None, False)],
+)
+def test_submit_warns_of_an_unserved_scheduler_name_where_names_are_published(
+    published: tuple[str, ...] | None, warning: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client: Any = Publishing(published)
+    invocation = Invocation(client=ClientOptions())
+    asyncio.run(warn_of_unserved_names(invocation, client, [vcjob(schedulerName="nosuch")]))
+    expected = 'warning: no Phalanx scheduler serves schedulerName "nosuch"; expected one of phalanx.'
+    assert (expected in capsys.readouterr().err) is warning

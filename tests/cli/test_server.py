@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -12,11 +14,13 @@ import pytest
 from aiohttp import web
 
 from phalanx.cli.connection import ClientOptions
+from phalanx.cli.invocation import Invocation
 from phalanx.cli.server.address import ServerAddress, checked_url, server_address
 from phalanx.cli.server.aggregated import AggregatedServer
 from phalanx.cli.server.choice import find_server
 from phalanx.cli.server.list_settings import list_settings
-from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
+from phalanx.cli.server.requests import AddressedServer, Server, ServerUnavailable
+from phalanx.cli.server.rights import by_rights
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.credentials import StaticCredentials
@@ -98,6 +102,65 @@ def test_address_is_found_in_the_option_before_the_config_map() -> None:
     assert find(published) == ServerAddress("https://phalanx.example", "ConfigMap kube-public/phalanx", b"PEM")
     assert find(published, server="https://other") == ServerAddress("https://other", "--server")
     assert find(Published()) is None
+
+
+class WithPage(Published):
+    """Client of an administrator whose kubeconfig names a page's server."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.config = replace(self.config, page_url=url, source="kubeconfig F")
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        return b'{"items": []}'
+
+
+def answer_of(client: KubeClient, **options: Any) -> str:
+    """Return which way a question of an administrator is answered."""
+
+    async def read(client: KubeClient) -> str:
+        return "own rights"
+
+    async def ask(server: Server) -> str:
+        return (await server.get("session", dict))["by"]  # type: ignore[no-any-return]
+
+    own_first = options.pop("own_first", False)
+    invocation = Invocation(client=ClientOptions(), **options)
+
+    async def run() -> str:
+        return await by_rights(invocation, read, ask, own_first=own_first)(client)
+
+    return asyncio.run(run())
+
+
+async def _page(request: web.Request) -> web.Response:
+    assert request.headers["Authorization"] == "Bearer secret-token"
+    return web.json_response({"by": "server"})
+
+
+def test_server_of_the_kubeconfig_is_asked_before_the_own_rights() -> None:
+    async def run() -> str:
+        async with serving(_page) as url:
+            return await asyncio.to_thread(answer_of, WithPage(url))
+
+    assert asyncio.run(run()) == "server"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://phalanx.example", "x", ""])
+def test_kubeconfig_without_a_usable_server_means_own_rights(url: str) -> None:
+    assert answer_of(WithPage(url)) == "own rights"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"config": "policy.yaml"}, {"scheduler_names": ("x",)}, {"lease_namespace": "other"}, {"own_first": True}],
+)
+def test_question_about_a_named_scheduler_is_answered_with_own_rights(options: dict[str, Any]) -> None:
+    async def run() -> str:
+        async with serving(_page) as url:
+            return await asyncio.to_thread(partial(answer_of, **options), WithPage(url))
+
+    assert asyncio.run(run()) == "own rights"
 
 
 def test_published_address_of_this_machine_counts_only_for_a_cluster_on_it() -> None:

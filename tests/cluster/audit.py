@@ -254,7 +254,7 @@ def _audit_claims(state: ClusterState) -> None:
         if spec is None or not spec.min_resources:
             continue
         held: Counter[str] = Counter()
-        for footprint, count in gang.allocated.items():
+        for footprint, count in gang.allocated:
             held.update({name: amount * count for name, amount in footprint.amounts.items()})
         least = Counter(dict(spec.min_resources))
         expected[spec.queue].subtract(held - least)
@@ -281,7 +281,7 @@ def _audit_ledger(state: ClusterState) -> None:
             # On a missing node a pod holds nothing.
             or (record.state in ON_A_NODE and record.pod.node and record.row != NO_NODE)
         )
-        assert gang.allocated == dict(held)
+        assert dict(gang.allocated) == dict(held)
     keys = {record.charge_path.key for record in state.pods.values() if record.charge_path is not None}
     assert {charge_path.key for charge_path in state.ledger.charge_paths} == keys
     assert all(record.charge_path is not None for record in state.pods.values())

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from phalanx.daemon import garbage_collection
-from phalanx.daemon.garbage_collection import until_ready
+from phalanx.daemon.garbage_collection import collections_postponed, until_ready
 
 
 @pytest.fixture(autouse=True)
 def thawed() -> Iterator[None]:
+    thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 async def test_cached_objects_are_frozen_and_collection_resumes() -> None:
@@ -30,6 +32,21 @@ async def test_cached_objects_are_frozen_and_collection_resumes() -> None:
     await waiting
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
+
+
+async def test_young_objects_are_collected_more_rarely_once_ready() -> None:
+    usual = gc.get_threshold()[0]
+    ready = asyncio.Event()
+    ready.set()
+    await until_ready(ready)
+    assert gc.get_threshold()[0] > 10 * usual
+
+
+def test_collections_are_postponed_only_within_the_context() -> None:
+    with pytest.raises(RuntimeError), collections_postponed():
+        assert not gc.isenabled()
+        raise RuntimeError
+    assert gc.isenabled()
 
 
 async def test_a_standby_collects_as_ever_while_it_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,3 +157,33 @@ def test_failing_handlers_do_not_end_a_batch() -> None:
     assert list(world.state.pods) == ["uid-a"]
     world.feed.take_in_all([pod("b"), pod("c")], about, fails, (fails,))
     assert list(world.state.pods) == ["uid-a"]
+
+
+async def test_gang_is_published_once_for_members_that_arrive_together() -> None:
+    world = World()
+    await world.feed.publish_gangs()
+    world.pods("a", "b", "c", gang="first")
+    world.told.clear()
+    bound = [pod(name, labels={LABEL: "first"}, node="n1") for name in "abc"]
+    world.feed.take_in_all(bound, about, world.intake.pod, (world.unreadable,))
+    assert world.told == ["first"]
+
+
+async def test_gang_is_published_before_one_of_its_members_ends() -> None:
+    """A quorum that is placed and ends within one batch counts as placed once."""
+    world = World()
+    placed: list[int] = []
+
+    def note(key: GangKey) -> None:
+        placed.append(world.state.gangs[key].active)
+
+    feed = ObjectFeed(world.intake, world.state, world.changed, note, Failures(), world.arrivals, lambda: 1000.0)
+    await feed.publish_gangs()
+    feed.take_in_all([pod(name, labels={LABEL: "first"}) for name in "ab"], about, world.intake.pod, ())
+    placed.clear()
+    ended = pod("c", labels={LABEL: "first"}, node="n1", phase="Succeeded")
+    bound = [pod(name, labels={LABEL: "first"}, node="n1") for name in "ab"]
+    changes = [*bound, ended]
+    feed.take_in_all(changes, about, world.intake.pod, ())
+    assert placed[0] == 2
+    assert len(placed) == 2

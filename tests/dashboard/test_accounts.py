@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import PodOutcome
+from phalanx.accounting.facts import PodFact, PodOutcome
 from phalanx.accounting.queue_days import read_queue_days
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock
@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
 HOUR = 3600
 
 
-def recorded(file: Path, *pods: object, now: int) -> Database:
+def recorded(file: Path, *pods: PodFact, now: int) -> Database:
     database = Database(str(file))
     database.upgrade()
-    changes = [GangChange(GangKey("ml", pod.gang), None, [pod]) for pod in pods]  # type: ignore[attr-defined, list-item]
+    changes = [GangChange(GangKey(pod.namespace, pod.gang), None, [pod]) for pod in pods]
     Recorder(database).record(changes, Clock(now, True))
     return database
 

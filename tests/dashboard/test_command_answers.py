@@ -199,7 +199,20 @@ async def test_own_jobs_of_a_tenant_use_the_user_label_of_the_server(
 ) -> None:
     await publish(site, shared.url)
     # The policy of this server has no user label; the message is that of an administrator, and no 403.
-    assert "--me needs the user label of pods" in await tenant.run("jobs", "--me", code=2)
+    output = await tenant.run("jobs", "--me", code=2)
+    assert "names no label or annotation with the user of a job" in output
+    assert "phalanx jobs -l owner=NAME" in output
+
+
+async def test_own_list_of_a_tenant_has_no_warning_where_the_server_answers(
+    site: Site, shared: Page, tenant: Tenant
+) -> None:
+    await publish(site, shared.url)
+    output = await tenant.run("jobs")
+    assert "impossible" in output
+    assert "not read" not in output
+    await publish(site, "http://127.0.0.1:1")
+    assert "not read: configmap kube-system/phalanx-reservations" in await tenant.run("jobs")
 
 
 async def test_jobs_in_all_namespaces_of_a_tenant_are_answered_without_an_option(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 
 import pytest
 
+from phalanx.kube.auth.config import SERVER_EXTENSION, with_extension
 from tests.dashboard.cluster import Page, Site
 from tests.dashboard.test_command_answers import Tenant, publish
 
@@ -81,3 +83,25 @@ async def test_question_to_the_server_imports_no_scheduler(
     await publish(site, shared.url)
     url = [shared.url] if words[-1] == "--server" else []
     check(await modules_of(Tenant(site, "ours").file, *words, *url), most)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("why", "impossible"), 200),
+        (("order",), 90),
+        (("jobs", "--start"), 90),
+        (("queue", "list"), 100),
+        (("queue", "tree"), 100),
+        (("quota", "list"), 100),
+        (("nodes",), 90),
+    ],
+)
+async def test_administrator_whose_kubeconfig_names_a_server_imports_no_scheduler(
+    site: Site, shared: Page, words: tuple[str, ...], most: int
+) -> None:
+    file = site.directory / "named-server.kubeconfig"
+    config = with_extension(site.server.kubeconfig(), SERVER_EXTENSION, {"url": shared.url})
+    config["contexts"][0]["context"]["namespace"] = "ours"
+    file.write_text(json.dumps(config))
+    check(await modules_of(file, *words), most)

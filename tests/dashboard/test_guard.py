@@ -69,6 +69,14 @@ def test_a_ticket_is_good_once() -> None:
         asyncio.run(login.viewer(first))
 
 
+def test_token_of_the_process_itself_is_accepted_and_no_other_token() -> None:
+    login = AddressLogin("you", own_token="own")
+    assert asyncio.run(login.viewer("own")).trusted
+    for token, method in (("other", login), ("", login), ("own", AddressLogin("you")), ("", AddressLogin("you"))):
+        with pytest.raises(ViewerAccessError):
+            asyncio.run(method.viewer(token))
+
+
 def test_client_with_too_many_requests_waits_and_no_other_client_does() -> None:
     now = [0.0]
     limits = RateLimits(per_address=2, in_all=100, clock=lambda: now[0])

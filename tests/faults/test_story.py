@@ -114,7 +114,8 @@ async def settle(site: Site, story: Scenario, ends: Ends, proxies: Sequence[Prox
             seen, since = len(writes), loop.time()
     assert loop.time() - since >= QUIET, f"writes do not end: {written(proxies)[-5:]}"
     ends.quiet = ends.quiet or end
-    assert (sorted({*end} - {*ends.quiet}), sorted({*ends.quiet} - {*end})) == ([], [])
+    further, missing = sorted({*end} - {*ends.quiet}), sorted({*ends.quiet} - {*end})
+    assert further == missing, "\n".join(("another end; further:", *further, "missing:", *missing))
     assert end == ends.quiet
     assert not await story.parts()
     assert not site.ledger.faults

@@ -15,6 +15,7 @@ from phalanx.model.text.quantity import (
     QuantityError,
     canonical_quantity,
     exact_quantity,
+    format_alike,
     format_quantity,
     parse_quantity,
     read_quantity,
@@ -169,3 +170,19 @@ def test_long_amounts_are_short_for_users_and_complete_for_programs(amount: int,
     exact = read_quantity(canonical_quantity(amount, resource)).nano
     capped = abs(amount) > 2**63
     assert capped or exact == amount * (10**6 if resource == "cpu" else NANO)
+
+
+@pytest.mark.parametrize(
+    ("resource", "amounts", "texts"),
+    [
+        ("cpu", (120_000, 72_800), ["120", "72.8"]),
+        ("cpu", (1_500, 250), ["1.5", "0.25"]),
+        ("cpu", (2_000, 500), ["2", "0.5"]),
+        ("cpu", (100, 250), ["100m", "250m"]),
+        ("cpu", (1_001, 0), ["1.001", "0"]),
+        ("memory", (2**30, 2**20), ["1Gi", "1Mi"]),
+        ("nvidia.com/gpu", (3, 8), ["3", "8"]),
+    ],
+)
+def test_amounts_of_one_sentence_have_one_unit(resource: str, amounts: tuple[int, ...], texts: list[str]) -> None:
+    assert format_alike(resource, *amounts) == texts

@@ -12,7 +12,7 @@ from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.model.promise_records import StoredReservation
 from phalanx.model.text.moments import relative_moment
-from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
+from phalanx.reports.whatif.answer import AskedStart, Starts, WhatIfAnswer
 from phalanx.reports.whatif.changes import QueueChange
 from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
 from phalanx.reports.whatif.question import Question, answer_question
@@ -251,6 +251,81 @@ def test_a_volcano_job_is_asked_about_as_its_controller_makes_it() -> None:
     start = only(ask(node("n1"), policy=policy, objects=asked(document)))
     # (Two of the three fit, and they are enough.)
     assert (start.pods, start.state, [room.pods for room in start.nodes]) == (3, "Now", [2])
+
+
+def volcano_job(name: str, replicas: int, cpu: int) -> Object:
+    template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "a"},
+        "spec": {
+            "minAvailable": replicas,
+            "schedulerName": "phalanx",
+            "tasks": [{"name": "w", "replicas": replicas, "template": template}],
+        },
+    }
+
+
+def existing_job(name: str, pods: int, cpu: int, on: str = "") -> list[Object]:
+    """Return the PodGroup and the pods of a Volcano Job as its controller has made them."""
+    owner = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": name,
+        "uid": "1c7f",
+        "controller": True,
+    }
+    more: Any = {"on": on} if on else {}
+    made = gang(f"{name}-1c7f", pods, cpu, **more)
+    for document in made:
+        document["metadata"] |= {
+            "ownerReferences": [owner],
+            "uid": f"{document['kind']}-{document['metadata']['name']}",
+        }
+    return made
+
+
+@pytest.mark.parametrize("pods", [0, 2])
+def test_waiting_job_of_the_file_is_replaced_and_counted_once(pods: int) -> None:
+    there = (node("n1"), pod("r", 2, on="n1"), *existing_job("train", pods, 4))
+    answer = ask(*there, objects=asked(volcano_job("train", 2, 3)))
+    assert only(answer).state == "Now"
+    assert answer.notes == ["Job a/train exists and waits: the file replaces it"]
+    assert (answer.without, answer.changed) == (Starts(0, 0, 0), Starts(0, 0, 0))
+
+
+def test_pods_of_a_replaced_native_job_and_of_its_replica_set_are_counted_once() -> None:
+    template = {"spec": {"schedulerName": "phalanx", "containers": [{"name": "main"}]}}
+    for kind, version, spec in (("Job", "batch/v1", {"parallelism": 1}), ("Deployment", "apps/v1", {})):
+        between = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x-1", "uid": "rs", "controller": True}
+        owner = {"apiVersion": version, "kind": kind, "name": "x", "uid": "top", "controller": True}
+        waiting = pod("x-abc", 8)
+        waiting["metadata"]["ownerReferences"] = [between if kind == "Deployment" else owner]
+        replica_set = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": "x-1", "namespace": "a", "uid": "rs", "ownerReferences": [owner]},
+        }
+        document = {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": "x", "namespace": "a"},
+            "spec": {**spec, "template": template},
+        }
+        answer = ask(node("n1"), waiting, replica_set, objects=asked(document))
+        assert answer.notes[0] == f"{kind} a/x exists and waits: the file replaces it"
+        assert only(answer).state == "Now"
+
+
+def test_running_job_of_the_file_is_refused() -> None:
+    there = (node("n1"), *existing_job("train", 2, 4, on="n1"))
+    with pytest.raises(InputError, match="Job a/train exists already and has 2 pods on nodes; rename it"):
+        ask(*there, objects=asked(volcano_job("train", 2, 3)))
+    # A job of that name in another namespace is another job.
+    other = volcano_job("train", 2, 3)
+    other["metadata"]["namespace"] = "b"
+    assert ask(*there, objects=asked(other)).notes == []
 
 
 @pytest.mark.parametrize(

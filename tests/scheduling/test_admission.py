@@ -162,6 +162,20 @@ class TestVolcanoAdmission:
         )
         assert world.why("large").change == "add nodes, or lower minResources"
 
+    def test_pods_larger_than_any_node_need_larger_nodes_and_no_factor(self) -> None:
+        world = queued(Scenario().nodes(4, cpu=16), "wide", minimum=2, cpu=100)
+        queued(world, "none", minimum=1, gpu=1).run()
+        assert world.why("wide").change == (
+            "request at most 16 cpu per pod, or add nodes that offer at least 50 cpu each"
+        )
+        assert world.why("wide").message.endswith("; the largest node offers 16 cpu")
+        assert world.why("none").change == "add nodes that offer at least 1 nvidia.com/gpu each"
+
+    def test_amounts_of_a_refused_admission_have_one_unit(self) -> None:
+        world = queued(Scenario().nodes(4, cpu=16), "large", minimum=8, cpu=120).run()
+        message = world.why("large").message
+        assert "request 120 cpu; 76.8 cpu can still be admitted" in message
+
     def test_without_the_overcommit_plugin_every_group_is_admitted(self) -> None:
         policy = 'actions: "enqueue, allocate"\ntiers: [{plugins: [{name: predicates}]}]'
         assert queued(Scenario(policy).node("n1", gpu=1), "job", gpu=20).run().admissions == ["job"]

@@ -473,3 +473,16 @@ class TestMaintenance:
 def close(world: Scenario, *nodes: str, start: int, end: int) -> Scenario:
     made = MaintenanceWindow("w", "uid-w", nodes, start=1000 + start, end=1000 + end)
     return world.observe("window", MaintenanceWindowUpdated(made))
+
+
+def test_quota_of_a_promised_start_is_free_when_an_advance_reservation_ends() -> None:
+    """A pod without a run-time limit leaves its node and its queue with its advance reservation."""
+    world = Scenario(RESERVING.replace("{name: predicates}", "{name: capacity}, {name: predicates}"))
+    world.queue("q", capability={"cpu": 4}).node("n1", cpu=4).node("n2", cpu=4)
+    reserve(world, "r", end=HOUR, nodes=ReservedNodes(("n1",)), on_end=AtEnd.EVICT).run()
+    inside(world, "user", "r", queue="q", cpu=4).run()
+    assert world.state.pods["user"].row >= 0
+    lasting(world, "later", 60, queue="q", cpu=4).run()
+    promised = starts(world.scheduler).plan
+    assert promised is not None
+    assert [each.start - 1000 for each in promised.all()] == [HOUR]

@@ -38,6 +38,15 @@ class TestGangs:
         desk = Desk(world)
         assert desk.plugin("drf").gang_order(desk.session, world.state.gangs[key("job")]) == 1 / 4
 
+    def test_shares_of_gangs_leave_the_shared_amounts_of_queues_alone(self) -> None:
+        """A node that has shrunk below its usage counts with its usage for queues, and not for gangs."""
+        world = (
+            Scenario(DRF).node("n", cpu=4).gang("job", 1).pod("old", gang="job", cpu=4, node="n").node("n", cpu=2)
+        )
+        desk = Desk(world)
+        assert desk.plugin("drf").gang_order(desk.session, world.state.gangs[key("job")]) == 2
+        assert desk.session.offered()["cpu"] == 4000
+
     def test_without_hierarchy_queues_are_not_ordered(self) -> None:
         world = Scenario(DRF).node("n", cpu=10).queue("a").queue("b").pods("a", 2, queue="a", cpu=1, node="n")
         assert Desk(world).order("drf", "a", "b") == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from phalanx.model.events import (
     MaintenanceWindowUpdated,
     NodeSignalled,
     NodeUpdated,
+    PodRejected,
 )
 from phalanx.model.maintenance import AtStart, Before, MaintenanceSignal, MaintenanceWindow
 from phalanx.model.node import CORDONED, Node
@@ -466,3 +468,30 @@ def test_placed_pods_end_before_every_window_and_waiting_pods_would_not(
             assert not any(is_open(node) for node in ("n1", "n2", "n3"))
         else:
             assert is_open(where)
+
+
+def _close_by_window(world: Scenario, node: str) -> None:
+    window(world, node, start=60, end=HOUR)
+
+
+def _close_by_backoff(world: Scenario, node: str) -> None:
+    pod = world.state.pods["high"].pod
+    world.state.apply(PodRejected(node, "OutOfpods", pod.namespace, pod.pod_class, world.now))
+
+
+@pytest.mark.parametrize("close", [_close_by_window, _close_by_backoff])
+def test_nominated_pod_waits_for_another_node_as_soon_as_its_node_closes(
+    close: Callable[[Scenario, str], None],
+) -> None:
+    world = Scenario(POLICY.replace("allocate,", "allocate, preempt,"))
+    for node in ("n1", "n2"):
+        world.node(node, cpu=4).pod(f"low-{node}", node=node, cpu=4, priority=-10)
+    world.pod("high", cpu=4).work()
+    (former,) = world.held().values()
+    close(world, former)
+    world.work()
+    other = "n2" if former == "n1" else "n1"
+    assert world.held() == {"high": other}
+    world.depart()
+    world.work()
+    assert world.where("high") == other

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from phalanx.model.account import AccountKey, AccountState, Tree
+from phalanx.model.events import PodRejected
 from phalanx.model.gang import Problem
 from phalanx.model.pod import PodClass
 from phalanx.model.promise_records import SlipCause, decode, encode
@@ -177,3 +178,39 @@ def test_pod_of_another_scheduler_is_named_before_its_kubelet_reports_it() -> No
     slip = plan_of(world).starts.lost("p1")
     assert slip is not None
     assert (slip.cause, slip.by) == (SlipCause.DISPLACED, "pod ns/stranger")
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_unit_without_a_known_start_gets_one_when_a_pod_without_a_known_end_is_gone(depth: int) -> None:
+    """The freed room alone does not fit the unit: no unit has its turn because of it."""
+    world = Scenario(POLICY.replace("startDelaySeconds", f"depth: {depth}, startDelaySeconds")).node("n1", cpu=4)
+    world.scheduler._refresh_verdicts = False
+    world.pod("endless", node="n1", cpu=1)
+    busy(world, "short", "n1", 100, cpu=3).pod("big", cpu=4).settle()
+    assert start_of(world, "big") is None
+    world.gone("endless").settle()
+    assert start_of(world, "big") == 100
+
+
+def test_promise_moves_when_a_kubelet_on_its_node_rejects_a_pod_of_its_namespace() -> None:
+    """Pods of that namespace have classes of their own from then on; the node is closed to these."""
+    world = Scenario(POLICY).node("n1", cpu=4).node("n2", cpu=4)
+    busy(world, "short", "n1", 100, cpu=4)
+    waiting(busy(world, "long", "n2", 1000, cpu=4), "later", 0, cpu=4).settle()
+    assert start_of(world, "later") == 100
+    pod = world.state.pods["later"].pod
+    world.state.apply(PodRejected("n1", "OutOfpods", pod.namespace, pod.pod_class, world.now))
+    world.settle()
+    assert start_of(world, "later") == 1000
+    assert plan_of(world).all()[0].slips[-1].cause is SlipCause.NODE_CLOSED
+
+
+def test_promise_does_not_move_while_the_api_has_not_confirmed_a_binding_before_it() -> None:
+    world = waiting(Scenario(POLICY).node("n1", cpu=4), "first", 300, cpu=4).work()
+    assert node_of(world, "first") == "n1"
+    waiting(world, "later", 0, cpu=4).work()
+    assert start_of(world, "later") == 300
+    world.now += 10
+    world.node("n1", cpu=4, labels={"changed": "yes"}).work()
+    assert start_of(world, "later") == 300
+    assert not plan_of(world).all()[0].slips

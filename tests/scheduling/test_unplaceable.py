@@ -213,3 +213,21 @@ def test_next_process_evicts_nothing_for_shares_that_count_an_impossible_gang() 
     world.restart().run()
     assert not world.evicted
     assert world.waiting() == ["a2", *(f"impossible-{number}" for number in range(4))]
+
+
+def test_unit_that_fits_again_has_its_runtime_quota_in_the_same_cycle() -> None:
+    """Its requests count again before its turn; without rechecks no later cycle would look again."""
+    policy = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: capacity}, {name: predicates}]}]
+"""
+    world = Scenario(policy).node("n1", cpu=4).node("n2", cpu=4)
+    world.scheduler._refresh_verdicts = False
+    root = AccountKey(Tree.KOORDINATOR, "root")
+    world.account(root, label="quota root", parental=True)
+    shares = {"deserved": {"cpu": 2}, "capability": {"cpu": 40}, "lends": True}
+    world.account(AccountKey(Tree.KOORDINATOR, "k"), label="quota k", parent=root, **shares)
+    world.job("gang", 3, quota="k", cpu=1, pod_class=SSD).settle()
+    assert world.waiting() == ["gang-0", "gang-1", "gang-2"]
+    world.node("n1", cpu=4, labels={"disk": "ssd"}).settle()
+    assert len(world.placed("gang")) == 3

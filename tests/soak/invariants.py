@@ -62,5 +62,8 @@ def _exceeded_run_times_end(cluster: SoakCluster) -> None:
     for record in cluster.state.pods.values():
         allowed, started = record.pod.run_time.allowed, record.pod.started
         late = record.state is MemberState.RUNNING and bool(allowed and started)
+        members = record.gang.members.values() if record.gang is not None else ()
+        # A gang ends as a whole: once the bindings that are under way have arrived.
+        late = late and all(member.state is not MemberState.ASSUMED for member in members)
         if late and not record.evicting and record.no_eviction_until <= cluster.clock:
             assert cluster.clock < started + allowed + _PATIENCE, f"{record.pod.name} exceeds its run time"

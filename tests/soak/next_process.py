@@ -46,6 +46,8 @@ def differences(cluster: SoakCluster) -> str:
         plan = scheduler.cycle(cluster.clock)
         if any(bind.gang in cluster.lost_marks for bind in plan.binds):
             return ""
+        if plan.binds and _moves_promises(cluster):
+            return ""
         decided += [f"binds {bind.name} to {bind.node}" for bind in plan.binds]
         if plan.evictions and (arriving or _awaits_a_retry(cluster)):
             return ""
@@ -65,6 +67,15 @@ def _differs_by_time(cluster: SoakCluster) -> bool:
 def _has_pods_without_node(cluster: SoakCluster) -> bool:
     """Return whether the node of a pod was removed: the garbage collector of pods is about to delete the pod."""
     return bool(cluster.without_node())
+
+
+def _moves_promises(cluster: SoakCluster) -> bool:
+    """Return whether a pod with a run-time limit arrives beside promised starts: its end is known from then on, and
+    starts behind it move."""
+    plan = starts(cluster.scheduler).plan
+    records = cluster.state.pods.values()
+    limited = any(record.state is MemberState.ASSUMED and record.pod.run_time.limit for record in records)
+    return limited and plan is not None and len(plan) > 0
 
 
 def _awaits_a_retry(cluster: SoakCluster) -> bool:

@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
@@ -24,6 +20,7 @@ _WRITING = "phalanx_writing"
 _PATIENCE = 30
 # PostgreSQL advisory lock of the writers of accounts.
 _LOCK = 0x7068616C
+_MIGRATIONS = Path(migrations.__file__).parent
 
 
 class DatabaseError(Exception):
@@ -105,10 +102,15 @@ class Database:
         if self._file is not None:
             _make_private(self._file)
         with self.writing() as connection:
-            if MigrationContext.configure(connection).get_current_revision() == _newest():
+            if _revision(connection) == revisions()[-1]:
                 return
             self._refuse_newer(connection)
-            config = _config()
+            # Readers do without: the import of alembic takes longer than a query.
+            from alembic import command
+            from alembic.config import Config
+
+            config = Config()
+            config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
@@ -116,17 +118,16 @@ class Database:
         self.engine.dispose()
 
     def _check(self, connection: Connection) -> None:
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current == _newest():
+        current = _revision(connection)
+        if current == revisions()[-1]:
             return
         self._refuse_newer(connection)
         state = "holds no accounts" if current is None else "has the tables of an earlier release"
         raise DatabaseError(f"{self.name} {state}: start `phalanx accounting run` on it once")
 
     def _refuse_newer(self, connection: Connection) -> None:
-        current = MigrationContext.configure(connection).get_current_revision()
-        known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-        if current is not None and current not in known:
+        current = _revision(connection)
+        if current is not None and current not in revisions():
             raise DatabaseError(f"{self.name} has the tables of a later release ({current}); use that release")
 
     @contextmanager
@@ -176,12 +177,16 @@ def _make_private(file: Path) -> None:
         raise DatabaseError(f"cannot create {file}: {error.strerror}") from error
 
 
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
-    return config
+def _revision(connection: Connection) -> str | None:
+    """Return the revision of the tables; None for a database without tables of ours."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision
 
 
 @functools.cache
-def _newest() -> str | None:
-    return ScriptDirectory.from_config(_config()).get_current_head()
+def revisions() -> tuple[str, ...]:
+    """Return the revisions of the tables that this release knows, oldest first: the numbers of the migrations."""
+    names = sorted(path.stem for path in (_MIGRATIONS / "versions").glob("m[0-9]*.py"))
+    return tuple(name[1:].partition("_")[0] for name in names)

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, and_, or_, select
 
 from phalanx.accounting.facts import Precision
-from phalanx.accounting.runs import State
+from phalanx.accounting.questions import RunEntry, RunFilter
 from phalanx.accounting.sums import decode_parts, usage_within
 from phalanx.accounting.tables import members, payers, runs
 from phalanx.model.resources import PODS
@@ -16,63 +16,23 @@ from phalanx.model.resources import PODS
 _AT_ONCE = 5000
 
 
-class RunFilter(msgspec.Struct, frozen=True):
-    """Filter for runs that existed at some time within [`since`, `until`), as in sacct.
-
-    `states` are final or current states. An empty filter matches every run."""
-
-    since: int
-    until: int
-    namespace: str = ""
-    queues: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    states: tuple[State, ...] = ()
-    gang: str = ""
-
-
-class RunEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """Recorded run of a gang. Times are seconds since the epoch, None if not reached; `wait` and `run` are seconds.
-
-    `run` counts the seconds in which any member was bound. `used` is by resource in amount times seconds, exactly;
-    CPU is in thousandths of a core. `estimated` is True if any time is an estimate.
-    """
-
-    namespace: str
-    name: str
-    kind: str
-    uid: str
-    queue: str
-    user: str
-    state: str
-    reason: str
-    submitted: int
-    admitted: int | None
-    started: int | None
-    ended: int | None
-    wait: int
-    run: int
-    members: int
-    evictions: int
-    estimated: bool
-    used: dict[str, int]
-    evicted: dict[str, int]
-
-
-def read_runs(connection: Connection, run_filter: RunFilter, now: int) -> list[RunEntry]:
-    """Return the recorded runs that match a filter, oldest submission first."""
+def read_runs(connection: Connection, run_filter: RunFilter, now: int, most: int | None = None) -> list[RunEntry]:
+    """Return the recorded runs that match a filter, oldest submission first, at most the `most` first ones."""
     table = runs.c
     conditions = [table.submitted < run_filter.until, or_(table.ended.is_(None), table.ended >= run_filter.since)]
     for column, values in (
         (payers.c.queue, run_filter.queues),
         (payers.c.user, run_filter.users),
-        (table.state, [str(state) for state in run_filter.states]),
+        (table.state, list(run_filter.states)),
         (table.namespace, [run_filter.namespace] if run_filter.namespace else []),
         (table.name, [run_filter.gang] if run_filter.gang else []),
     ):
         if values:
             conditions.append(column.in_(values))
     statement = select(runs, payers.c.queue, payers.c.user).join(payers, payers.c.id == table.payer)
-    rows = connection.execute(statement.where(and_(*conditions)).order_by(table.submitted, table.id)).all()
+    rows = connection.execute(
+        statement.where(and_(*conditions)).order_by(table.submitted, table.id).limit(most)
+    ).all()
     holdings = _holdings(connection, [row.id for row in rows], now)
     none = Holding()
     return [

@@ -7,47 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-import numpy as np
-import numpy.typing as npt
 from sqlalchemy import ColumnElement, Connection, Text, and_, cast, func, select
 
 from phalanx.accounting.facts import PodOutcome
+from phalanx.accounting.questions import ReportLine, Used
 from phalanx.accounting.runs import State
 from phalanx.accounting.sums import DAY, decode_parts, joined, usage_within
 from phalanx.accounting.tables import members, payers, runs, usage
 from phalanx.model.resources import PODS
-
-Waits = npt.NDArray[np.int64]
-
-#: Columns that reports can group by.
-DIMENSIONS = ("queue", "user", "namespace")
-
-
-class Used(msgspec.Struct):
-    """Usage of one resource in amount times seconds, exactly (CPU in thousandths of a core): in total, by evicted
-    pods, and by failed pods."""
-
-    used: int = 0
-    evicted: int = 0
-    failed: int = 0
-
-
-class ReportLine(msgspec.Struct):
-    """Line of a usage report: the usage of one group (queue, user, namespace); `group` has one value per requested
-    dimension.
-
-    `started` and `ended` count runs, `states` the ended ones by state. Waits are those of started runs in seconds,
-    None without any.
-    """
-
-    group: tuple[str, ...]
-    resources: dict[str, Used]
-    started: int = 0
-    ended: int = 0
-    states: dict[str, int] = {}
-    wait_p50: int | None = None
-    wait_p90: int | None = None
 
 
 class _Lines(dict[tuple[str, ...], ReportLine]):
@@ -69,12 +36,18 @@ class _Lines(dict[tuple[str, ...], ReportLine]):
 
 
 def read_report(
-    connection: Connection, by: Sequence[str], since: int, until: int, now: int, queues: Sequence[str] = ()
+    connection: Connection,
+    by: Sequence[str],
+    since: int,
+    until: int,
+    now: int,
+    queues: Sequence[str] = (),
+    namespace: str = "",
 ) -> list[ReportLine]:
     """Return the lines of a usage report sorted by group. Running pods count until `now`. `by` are some of
-    DIMENSIONS, or none."""
+    DIMENSIONS, or none. Without `queues` or `namespace` all of them count."""
     until = max(since, min(until, now))
-    lines = _Lines(_groups(connection, by, queues))
+    lines = _Lines(_groups(connection, by, queues, namespace))
     first, last = -(-since // DAY), until // DAY
     spans = [(since, until)]
     if first < last:
@@ -89,10 +62,14 @@ def read_report(
     return [lines[group] for group in sorted(lines)]
 
 
-def _groups(connection: Connection, by: Sequence[str], queues: Sequence[str]) -> dict[int, tuple[str, ...]]:
+def _groups(
+    connection: Connection, by: Sequence[str], queues: Sequence[str], namespace: str
+) -> dict[int, tuple[str, ...]]:
     statement = select(payers.c.id, *(payers.c[dimension] for dimension in by))
     if queues:
         statement = statement.where(payers.c.queue.in_(queues))
+    if namespace:
+        statement = statement.where(payers.c.namespace == namespace)
     return {row[0]: tuple(row[1:]) for row in connection.execute(statement)}
 
 
@@ -136,12 +113,17 @@ def _add_runs(connection: Connection, lines: _Lines, since: int, until: int) -> 
     started = and_(table.payer == payers.c.id, table.started >= since, table.started < until)
     # One text per payer: fetching a million rows takes longer than all other steps.
     joined_waits = select(func.aggregate_strings(cast(table.wait, Text), ",")).where(started).scalar_subquery()
-    waits: dict[tuple[str, ...], list[Waits]] = {}
+    texts: dict[tuple[str, ...], list[str]] = {}
     for payer, text in connection.execute(select(payers.c.id, joined_waits)):
         if text and payer in lines.groups:
-            waits.setdefault(lines.groups[payer], []).append(np.fromstring(text, np.int64, sep=","))
-    for group, arrays in waits.items():
-        all_waits, line = np.concatenate(arrays), lines.line(group)
+            texts.setdefault(lines.groups[payer], []).append(text)
+    if not texts:
+        return
+    # Imported here: it would take longer than a report about no runs.
+    import numpy as np
+
+    for group, parts in texts.items():
+        all_waits, line = np.fromstring(",".join(parts), np.int64, sep=","), lines.line(group)
         line.started = len(all_waits)
         # Each percentile is the wait of a real run.
         line.wait_p50, line.wait_p90 = np.percentile(all_waits, [50, 90], method="inverted_cdf").tolist()

@@ -46,6 +46,11 @@ class Invocation:
     def prints_table(self) -> bool:
         return self.output == "table"
 
+    @property
+    def names_scheduler(self) -> bool:
+        """Whether an option names a scheduler or a policy: a server plans as the scheduler that it found."""
+        return bool(self.config or self.scheduler_names) or self.lease_namespace != Invocation.lease_namespace
+
     def run(
         self,
         work: Callable[[KubeClient], Coroutine[Any, Any, T]],

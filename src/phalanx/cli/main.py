@@ -121,7 +121,7 @@ _CERTIFIED = ("webhook",)
 # Commands that need the extra [tui] (full-screen terminal).
 _SCREEN = ("top",)
 # Commands that need the extra [history] (database).
-_ACCOUNTS = ("history", "report", "accounting")
+_ACCOUNTS = ("accounting",)
 
 
 def _load(where: str) -> click.Command:

@@ -323,7 +323,7 @@ def _share(record: GangRecord) -> _Share | None:
 
 def _elastic(record: GangRecord, min_resources: Mapping[str, int]) -> dict[str, int]:
     allocated: dict[str, int] = {}
-    for footprint, count in record.allocated.items():
+    for footprint, count in record.allocated:
         for name, amount in footprint.amounts.items():
             allocated[name] = allocated.get(name, 0) + amount * count
     return {

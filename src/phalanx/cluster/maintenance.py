@@ -70,6 +70,8 @@ class MaintenanceTable:
         self.ends: IntArray = np.full(0, NO_END, dtype=np.int64)
         self._strict = self._surplus = self.closes = _open(0)
         self._more_for_surplus: list[int] = []
+        #: Rows that the last `advance` has closed or opened, to pods with some limits at least.
+        self.changed_rows: list[int] = []
         self._spans: dict[str, tuple[float, tuple[Occurrence, ...]]] = {}
         self._rows: dict[str, npt.NDArray[np.intp]] = {}
         self._changed = False
@@ -125,6 +127,7 @@ class MaintenanceTable:
     def advance(self, now: float) -> bool:
         """Process all maintenance that starts or ends up to the time `now`. Return whether any node has opened."""
         last, self.now = self.now, now
+        self.changed_rows = []
         nodes = self._nodes
         if not (self._watches or self._changed):
             return False
@@ -142,7 +145,11 @@ class MaintenanceTable:
             for start in np.unique(closes[closes < NO_END]).tolist():
                 latest = start - self.start_delay
                 if check_all or any(last <= latest - limit < self.now for limit in self._limits):
-                    self._nodes.changes.note_all(np.flatnonzero(closes == start).tolist())
+                    self._note(np.flatnonzero(closes == start).tolist())
+
+    def _note(self, rows: list[int]) -> None:
+        self._nodes.changes.note_all(rows)
+        self.changed_rows += rows
 
     def _refresh(self, backwards: bool) -> bool:
         nodes = self._nodes
@@ -167,7 +174,7 @@ class MaintenanceTable:
         self._surplus = surplus
         self._more_for_surplus = np.flatnonzero((strict != surplus).any(axis=0)).tolist()
         if differs.any():
-            nodes.changes.note_all(np.flatnonzero(differs).tolist())
+            self._note(np.flatnonzero(differs).tolist())
         if not (_same(before[0], self.closures) and np.array_equal(before[1], self.ends)):
             self.version += 1
         return opened

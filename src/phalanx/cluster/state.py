@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from phalanx.cluster.changes import Changes
 from phalanx.cluster.classes import ClassTable
@@ -111,6 +111,15 @@ class ClusterState:
         """Record that reserved resources were released, so that a gang or pod that did not fit can fit now."""
         self._changes.may_fit()
 
+    def recheck_nominations(self, rows: Iterable[int]) -> None:
+        """Let the pods that are nominated for the nodes of these rows have a turn: the nodes can be closed to them
+        now."""
+        nominated = self.pods.nominated
+        for row in rows if nominated else ():
+            for record in self.pods.on(row):
+                if record.nomination is not None:
+                    self.pods.mark_changed(record)
+
     def offered(self) -> dict[str, int]:
         """Return the allocatable resources of all nodes, by resource."""
         return dict(zip(self.space.names, exact_sums(self.nodes.allocatable), strict=True))
@@ -153,9 +162,7 @@ class ClusterState:
             self.ledger.resized()
         row, more = self.nodes.upsert(node)
         self.classes.widen()
-        for record in self.pods.on(row):
-            if record.nomination is not None:
-                self.pods.mark_changed(record)  # the node can have become infeasible
+        self.recheck_nominations([row])
         self._changes.freed += more
         for record in self._by_node.node_added(node.name):
             self.ledger.book(record)

@@ -9,6 +9,11 @@ from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.kube.leadership import Leadership
 
+# Events that arrive together are planned together: a gang's pods come in one burst. A cycle waits for a pause of
+# `_GATHER` seconds between events, but not longer than `_LONGEST_GATHER`.
+_GATHER = 0.01
+_LONGEST_GATHER = 0.05
+
 
 class Lifecycle:
     """Lifecycle events of the scheduler process.
@@ -27,6 +32,16 @@ class Lifecycle:
         """End the scheduling loop after the current cycle."""
         self.stopping.set()
         self.wake.set()
+
+    async def events_gathered(self) -> None:
+        """Return when no event has requested a cycle for a moment, or a few moments later; reset `wake`."""
+        latest = asyncio.get_running_loop().time() + _LONGEST_GATHER
+        gathering = True
+        while gathering:
+            self.wake.clear()
+            await asyncio.sleep(_GATHER)
+            gathering = self.wake.is_set() and asyncio.get_running_loop().time() < latest
+        self.wake.clear()
 
 
 class Readiness:

@@ -207,13 +207,27 @@ class ObjectFeed:
             self.changed()
 
     def _apply_each(self, events: Events) -> None:
+        # Gangs whose members have arrived or started since they were published: once for all members.
+        touched: dict[GangKey, None] = {}
         for event in events:
             try:
-                self._apply_one(event)
+                if self._seen_all and type(event) is PodUpdated and not _ends(event.pod):
+                    keys = gangs_of(self._state, event)
+                    self._state.apply(event)
+                    touched.update(dict.fromkeys(keys))
+                else:
+                    self._publish_touched(touched)
+                    self._apply_one(event)
             except Exception as error:
                 self.failures.record_failure("state", _described(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
+        self._publish_touched(touched)
+
+    def _publish_touched(self, touched: dict[GangKey, None]) -> None:
+        for key in touched:
+            self.gang_touched(key)
+        touched.clear()
 
     def _apply_one(self, event: ClusterEvent) -> None:
         if not self._seen_all:
@@ -267,6 +281,11 @@ def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
         case CompositeRemoved(key):
             return _below(state, key)
     return ()
+
+
+def _ends(pod: Pod) -> bool:
+    """Return whether a pod ends. A gang is published before that: then it has placed the most members."""
+    return pod.terminating or pod.finished
 
 
 def _below(state: ClusterState, key: GangKey) -> list[GangKey]:

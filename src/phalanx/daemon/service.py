@@ -25,8 +25,6 @@ from phalanx.kube.retry import Backoff
 
 log = logging.getLogger(__name__)
 
-# Events that arrive together are planned together: a gang's pods come in one burst.
-_GATHER = 0.01
 _STALE_PERIOD = 0.1
 _FLUSH_SECONDS = 2.0
 
@@ -133,8 +131,7 @@ class SchedulerService(LeadingService):
         backoff, healthy = Backoff(base=0.5, cap=30.0), True
         while not self._lifecycle.stopping.is_set():
             await self._woken()
-            self._lifecycle.wake.clear()
-            await asyncio.sleep(_GATHER)
+            await self._lifecycle.events_gathered()
             try:
                 await self._plan()
                 healthy = True

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from phalanx.dashboard.access import ViewerAccessError
 from phalanx.dashboard.rows.entries import AccountsAnswer
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from phalanx.accounting.database import Database
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +28,10 @@ _FRESH_SECONDS = 60.0
 _NONE = (
     "No accounting database is configured: this page has data since its start only. "
     "Fix: record usage with phalanx accounting run and start the dashboard with --database."
+)
+NO_DATABASE = (
+    "this server has no accounting database. Fix: ask your administrator to record usage (phalanx accounting run) "
+    "and to start phalanx dashboard with --database"
 )
 _AWAY = "The accounting database cannot be read now: see the dashboard's log."
 
@@ -65,6 +75,15 @@ class Accounts:
             total=answer.total,
         )
 
+    async def query(self, read: Callable[[Connection], T]) -> T:
+        """Return the answer of `read` about the database, in its thread. Raises ViewerAccessError (404 without a
+        database, 503 if it cannot be read)."""
+        if self._database is None:
+            raise ViewerAccessError(404, NO_DATABASE)
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, _query, self._database, read)
+
     def close(self) -> None:
         self._thread.shutdown()
 
@@ -97,6 +116,17 @@ class Accounts:
             for resource, of in usage.items()
         }
         return AccountsAnswer(state="there", times=moments, held=held, total=total)
+
+
+def _query(database: Database, read: Callable[[Connection], T]) -> T:
+    from phalanx.accounting.database import DatabaseError
+
+    try:
+        with database.reading() as connection:
+            return read(connection)
+    except DatabaseError as error:
+        log.warning("accounts: %s", error)
+        raise ViewerAccessError(503, "the accounting database cannot be read now") from error
 
 
 def _mean(amount_seconds: int, seconds: int) -> float:

@@ -69,7 +69,9 @@ class Api:
         self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
-        self.commands = CommandAnswers(client, login, watch, questions, self._scope_of, self._require_ready)
+        self.commands = CommandAnswers(
+            client, login, watch, questions, accounts, self._scope_of, self._require_ready
+        )
         self._objects = ObjectRoutes(client, self._viewer, self._scope)
 
     def routes(self) -> list[web.RouteDef]:

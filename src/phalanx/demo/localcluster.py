@@ -16,7 +16,7 @@ import msgspec
 from phalanx.accounting.location import with_history
 from phalanx.admission.webhook.registration import unregister
 from phalanx.demo.local_history import KEPT_DAYS
-from phalanx.kube.auth.config import load_config
+from phalanx.kube.auth.config import SERVER_EXTENSION, load_config, with_extension
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
@@ -139,6 +139,7 @@ class LocalCluster:
                     await self.start_tenants_page()
                 else:
                     await self._withdraw(CONFIG_MAPS.path("kube-public", "phalanx"))
+                self._name_server()
                 yield self
         finally:
             for name in (
@@ -271,6 +272,12 @@ class LocalCluster:
         if self._aggregated_address:
             arguments += ["--aggregated-api", self._aggregated_address]
         self.tenants_address = await self._start_page(TENANTS_PAGE, *arguments)
+
+    def _name_server(self) -> None:
+        """Name a page in the administrator's kubeconfig, so that commands ask it instead of planning themselves."""
+        if url := self.dashboard_address.partition("/#")[0] or self.tenants_address:
+            config = msgspec.json.decode(self.options.kubeconfig.read_bytes())
+            write_private(self.options.kubeconfig, with_extension(config, SERVER_EXTENSION, {"url": url}))
 
     async def _withdraw(self, path: str) -> None:
         """Delete the published address of an earlier run with the same data: nothing answers there now."""

@@ -51,7 +51,7 @@ class ManyClusters(Scenario):
         await stage.until(lambda: _is(stage, "large", "Granted", "west"), "large is dispatched to west", _PATIENCE)
         await stage.show_command("clusters", "--gangs")
         stage.title("Two gangs of 2: east has free GPUs now, west only after large has ended")
-        await _submit(stage, "careful", 2, run_seconds=16)
+        await _submit(stage, "careful", 2, run_seconds=40)
         await _submit(stage, "eager", 2, when_lost="Rerun", rerun_after="5s")
         for name in ("careful", "eager"):
             await stage.until(partial(_is, stage, name, "Granted", "east"), f"{name} is in east", _PATIENCE)

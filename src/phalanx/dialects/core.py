@@ -30,7 +30,7 @@ def clamp_priority(value: int) -> int:
     return max(-(2**31), min(2**31 - 1, value))
 
 
-class OwnerReference(Wire):
+class OwnerReference(Wire, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""

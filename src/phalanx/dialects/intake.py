@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -56,6 +57,7 @@ from phalanx.dialects.reader import Document
 from phalanx.dialects.registry import BUILT_IN, Dialects
 from phalanx.dialects.reservations.objects import AdvanceReservations
 from phalanx.dialects.run_times.enricher import RunTimes
+from phalanx.dialects.shared_values import SharedValues
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, node_ref
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
@@ -90,6 +92,7 @@ class Intake:
         self._decoder = PodDecoder(self._options, signer)
         self._distrust = distrust
         self._pods = KnownPods()
+        self._shared = SharedValues[Any]()
         self._nodes: dict[str, Node] = {}
         self._object_warnings = ObjectWarnings()
         self._warnings = PodWarnings(self._object_warnings, self._pods)
@@ -165,6 +168,7 @@ class Intake:
         if declaration is not None:
             active = not (finished or spec.terminating)
             declared = MemberDeclaration(declaration, spec.priority, spec.preempts, spec.scheduler, active)
+            declared = self._shared[declared]
         facts, shown = self.enrichers.pod(pod, spec)
         if follows:
             self._queues.add_pod(spec.namespace, uid)
@@ -175,7 +179,8 @@ class Intake:
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
-        events += self._store(spec, declared, owner_names(metadata), job_of_pod(metadata) if declared else None)
+        owners, job = owner_names(metadata), job_of_pod(metadata) if declared else None
+        events += self._store(spec, declared, self._shared[owners], self._shared[job])
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults

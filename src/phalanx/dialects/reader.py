@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any, TypedDict, TypeGuard
 
 import msgspec
@@ -60,7 +61,7 @@ class ObjectReader:
             version=resource.version,
             kind=resource.kind,
             plural=resource.plural,
-            namespace=str(self.metadata.get("namespace") or ""),
+            namespace=intern(str(self.metadata.get("namespace") or "")),  # of thousands of objects
             name=str(self.metadata.get("name") or ""),
             uid=str(self.metadata.get("uid") or ""),
         )

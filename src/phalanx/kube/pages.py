@@ -9,29 +9,42 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Generic, TypeVar
 
-from phalanx.kube.client import KubeClient
+from phalanx.kube.client import KubeClient, Params
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.wire import ItemForm, ListPage, read_page
 
-__all__ = ["ListPages"]
+__all__ = ["PAGE_SIZE", "ListPages", "first_page"]
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 LIST_TIMEOUT = 60.0
+#: Default number of objects of a page.
+PAGE_SIZE = 4000
 #: Lists that are estimated to be shorter than this (bytes) are read without pages: API servers serve only the first
 #: page from their cache, and read the others from etcd at about five times the cost (decision 025).
 WHOLE_LIST = 64 * 2**20
 # Cost of an object of a further page, relative to an object of the whole list.
 _TIMES_DEARER = 5
 #: No further page is requested while received pages of more than this size (bytes) wait for the consumer.
-MOST_AHEAD = 64 * 2**20
+MOST_AHEAD = 16 * 2**20
 
 # Leading bytes of a page that contain the continue token: it precedes the items, so no decoding is needed.
 _HEAD = 4096
 _ITEMS = b'"items"'
 _TOKEN = re.compile(rb'"continue"\s*:\s*"([^"\\]+)"')
+
+
+def first_page(page_size: int = PAGE_SIZE, selectors: Mapping[str, str | None] | None = None) -> Params:
+    """Return the query parameters of the first request of a list."""
+    return _page(selectors or {}, page_size, None)
+
+
+def _page(selectors: Mapping[str, str | None], page_size: int, token: str | None) -> Params:
+    # No resourceVersion: the consistent read. A list of version "0" can be older than the known state, and an
+    # absence in an old list is not a deletion.
+    return {**selectors, "limit": page_size or None, "continue": token}
 
 
 class ListPages(Generic[T]):
@@ -81,9 +94,7 @@ class ListPages(Generic[T]):
         return (form.page(body) if form is not None else None) or read_page(body)
 
     async def _request(self, page_size: int, token: str | None) -> bytes:
-        # No resourceVersion: the consistent read. A list of version "0" can be older than the known state, and an
-        # absence in an old list is not a deletion.
-        params = {**self._selectors, "limit": page_size or None, "continue": token}
+        params = _page(self._selectors, page_size, token)
         return await self._client.request("GET", self._path, params=params, timeout=LIST_TIMEOUT)
 
     def _is_short(self, page: ListPage[T], length: int) -> bool:

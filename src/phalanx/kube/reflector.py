@@ -16,7 +16,8 @@ from phalanx.kube.changes import Change, Delete, Key, Malformed, Sink, Synced, U
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable, status_error
 from phalanx.kube.failures import Failures
-from phalanx.kube.pages import ListPages
+from phalanx.kube.known_objects import KnownObject, KnownObjects
+from phalanx.kube.pages import PAGE_SIZE, ListPages
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.kube.wire import ItemForm, ObjectHead, head_of, read_event, read_head, read_status, version_number
@@ -92,7 +93,7 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        page_size: int = 4000,
+        page_size: int = PAGE_SIZE,
         identify: Callable[[T], ObjectHead] | None = None,
         optional: bool = False,
         absent_period: float = 30.0,
@@ -133,8 +134,8 @@ class Reflector(Generic[T]):
         self._random = random
         self._sleep = sleep
         self._backoff = Backoff(random=random)
-        #: key -> (uid, resourceVersion as a number) of every object that the sink knows.
-        self._index: dict[Key, tuple[str, int]] = {}
+        #: Every object that the sink knows.
+        self._index = KnownObjects()
         #: Start version of the next watch; None if a new list is needed.
         self._version: str | None = None
         #: A version and its number: that of `_version`, unless a list or a failure has replaced it since.
@@ -212,7 +213,7 @@ class Reflector(Generic[T]):
         self._version = self._watching_since = None
         self.synced.clear()
         if redeliver:
-            self._index = {key: (uid, -1) for key, (uid, _) in self._index.items()}
+            self._index.forget_versions()
 
     def look_again(self) -> None:
         """Retry a resource that was not served or forbidden at once, because it can be readable by now."""
@@ -312,7 +313,9 @@ class Reflector(Generic[T]):
         decoding."""
         head = read_head(raw)
         key, uid, number = head.key, head.uid, version_number(head.version)
-        return key if uid and number >= 0 and self._index.get(key) == (uid, number) else None
+        known = self._index.get(key)
+        is_known = known is not None and known.uid == uid and known.version == number
+        return key if uid and number >= 0 and is_known else None
 
     def _complete(self) -> None:
         self.lists += 1
@@ -409,14 +412,17 @@ class Reflector(Generic[T]):
         number = version_number(version)
         if not listed:
             self._advance(version, number)
-        known = self._index.get(key)
+        known = self._index.namespaces[key[0]].get(key[1])
         if known is not None:
-            if known[0] != uid:
+            if known.uid != uid:
                 self._forget(key)  # the object was deleted and recreated while no watch ran
-            elif number >= 0 and (known[1] == number or (known[1] > number and not listed)):
+                known = None
+            elif number >= 0 and (known.version == number or (known.version > number and not listed)):
                 return key
-        if key[1]:
-            self._index[key] = (uid, number)
+        if known is not None:
+            known.version = number
+        elif key[1]:
+            self._index.namespaces[key[0]][key[1]] = KnownObject(uid, number)
         if problem or obj is None:
             self.malformed += 1
             log.warning("%s: cannot read %s: %s", self._path, "/".join(filter(None, key)) or "an object", problem)
@@ -427,15 +433,19 @@ class Reflector(Generic[T]):
 
     def _formed(self, objects: Sequence[T]) -> None:
         """Pass decoded objects of the first list to the sink: nearly all of them are new."""
-        index, gathered = self._index, self._gathered
+        gathered, namespace = self._gathered, ""
+        known = self._index.namespaces[namespace]
         for obj in objects:
             head = self._head(obj, b"")
             key = head.key
-            if key in index or not key[1] or self._deliver_all is None:
+            if key[0] != namespace:
+                namespace, known = key[0], self._index.namespaces[key[0]]
+            if not key[1] or key[1] in known or self._deliver_all is None:
                 self._exists(obj, head, "", b"", listed=True)
+                known = self._index.namespaces[namespace]  # it can have been emptied and created again
                 continue
             number = version_number(head.version)
-            index[key] = (head.uid, number)
+            known[key[1]] = KnownObject(head.uid, number)
             gathered[key] = Upsert(obj, b"", key, head.uid, number)
 
     def _absent(self, raw: bytes) -> None:
@@ -449,14 +459,13 @@ class Reflector(Generic[T]):
             head = read_head(raw)
         self._advance(head.version)
         known = self._index.get(head.key)
-        if known is None or known[0] != head.uid:
+        if known is None or known.uid != head.uid:
             return
-        del self._index[head.key]
+        self._index.pop(head.key)
         self._sink(Delete(head.key, head.uid, last))
 
     def _forget(self, key: Key) -> None:
-        uid, _ = self._index.pop(key)
-        self._sink(Delete(key, uid, None))
+        self._sink(Delete(key, self._index.pop(key).uid, None))
 
     # -- failures ----------------------------------------------------------------------------------------
 
@@ -495,7 +504,7 @@ class Reflector(Generic[T]):
         """Handle a 404 for the whole resource. One of several servers can lack the kind yet, so known objects are
         not deleted at once."""
         now = self._clock()
-        if self._index and self._unserved_since is None:
+        if len(self._index) and self._unserved_since is None:
             self._unserved_since = now
         if self._unserved_since is not None and now - self._unserved_since < REFUSED:
             self.state, self._version = ReflectorState.WAITING, None

@@ -7,6 +7,7 @@ several gangs, each is NAME/PART. If two gangs of a namespace would have equal n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from sys import intern
 
 import msgspec
 
@@ -49,7 +50,8 @@ def kind_word(group: str, kind: str) -> str:
     """Return the word that stands for a kind in shown names: vcjob, job, pytorchjob, lws."""
     if (group, kind) == _VOLCANO_JOB:
         return VCJOB
-    return _WORDS.get(kind.lower(), kind.lower())
+    word = intern(kind.lower())  # thousands of gangs share it
+    return _WORDS.get(word, word)
 
 
 def normal_word(typed: str) -> str:

@@ -58,6 +58,13 @@ async def read_list_settings(client: KubeClient, namespace: str, names: tuple[st
     return ListSettings(options_in_policy(published.policy), names)
 
 
+async def served_scheduler_names(client: KubeClient, namespace: str) -> frozenset[str] | None:
+    """Return the names that the schedulers of the cluster publish; None if none publishes. Raises ApiError, but not
+    404."""
+    policies = published_policies(await _data(client, namespace, NAME)).values()
+    return frozenset(name for policy in policies for name in policy.scheduler_names if name) or None
+
+
 async def published_policy(
     client: KubeClient, namespace: str, names: tuple[str, ...]
 ) -> tuple[PublishedPolicy, str]:

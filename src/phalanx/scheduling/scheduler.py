@@ -177,9 +177,8 @@ class Scheduler:
     def _pop_units(self, session: Session) -> None:
         self.queue.activate(list(self.features.wake(session)))
         session.units = self.queue.pop_active(partial(_bound, session), drifting_rank(session))
-        if session.units:
-            self.queue.activate(list(self.features.wake_behind(session)))
-            session.units += self.queue.pop_active(partial(_bound, session))
+        self.queue.activate(list(self.features.wake_behind(session)))
+        session.units += self.queue.pop_active(partial(_bound, session))
         self.features.begin(session)
         session.decisions.withdraw_nominations(self.queue.pop_orphaned_nominations())
 

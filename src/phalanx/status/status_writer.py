@@ -74,6 +74,11 @@ class _Entry:
         self.quiet_until = 0.0
         self.later: asyncio.TimerHandle | None = None
 
+    @property
+    def is_initial(self) -> bool:
+        """Whether the entry is that of an object without a write, running or past."""
+        return self.said is self.sent is None and not (self.gathering or self.busy or self.contested or self.later)
+
 
 class StatusWriter(Generic[K]):
     """Writer of the statuses of one kind of objects, by key.
@@ -167,6 +172,8 @@ class StatusWriter(Generic[K]):
                 if entry.stale and self._entries.get(key) is entry:
                     entry.stale = False
                     self.touch(key)
+                elif entry.is_initial and self._entries.get(key) is entry:
+                    del self._entries[key]  # most objects need no write after a start
         return pause
 
     async def _attempt(self, key: K, entry: _Entry) -> float | None:

@@ -89,6 +89,11 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
     reclaimed: tuple[ReclaimedGang, ...] = ()
     collections: tuple[StoredCollection, ...] = ()
 
+    @property
+    def unread(self) -> bool:
+        """Whether the user lacks the right to read the record."""
+        return bool(self.warning) and not self.origin.source
+
     @cached_property
     def _by_gang(self) -> dict[tuple[str, str], tuple[str, StoredReservation]]:
         return {(gang[0], gang[1]): (gang[2], promise) for promise in self.promises for gang in promise.gangs}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.cli.accounts.recorded_usage import read_usage, usage_options
 from phalanx.cli.connection import print_structured
 from phalanx.cli.explanation.moments import moment, month_of
 from phalanx.cli.invocation import Invocation, pass_invocation
@@ -17,6 +16,9 @@ from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from phalanx.accounting.questions import ReportAnswer, RunsAnswer
+    from phalanx.cli.server.requests import Server
 
 _FORMATS = ("table", "json", "yaml", "csv", "parquet")
 _DIMENSIONS = ("queue", "user", "namespace")
@@ -33,13 +35,6 @@ _SHORT_STATES = {
     "UN": "UNKNOWN",
 }
 
-database_option = click.option(
-    "--database",
-    envvar="PHALANX_ACCOUNTING_DATABASE",
-    metavar="FILE|URL",
-    help="Accounting database: a file, or postgresql://USER@HOST/NAME. Default: $PHALANX_ACCOUNTING_DATABASE, "
-    "or the file of the cluster of `phalanx up`, or a file in ~/.local/state/phalanx.",
-)
 file_option = click.option(
     "-f", "--file", metavar="FILE", type=click.Path(dir_okay=False), help="Output file (with -o csv or -o parquet)."
 )
@@ -78,7 +73,6 @@ class HistoryArguments:
 
 @click.command()
 @click.argument("gang", required=False)
-@database_option
 @click.option("-n", "--namespace", default="", help="Only gangs in this namespace.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="List gangs in all namespaces. This is the default.")
 @click.option("-q", "--queue", "queues", multiple=True, help="Only gangs of this queue; repeatable.")
@@ -92,14 +86,15 @@ class HistoryArguments:
 @click.option(
     "-E", "--endtime", "until", callback=moment, default="now", show_default=True, help="End of the period."
 )
-@pass_invocation(HistoryArguments, format_option, file_option)
+@pass_invocation(HistoryArguments, *usage_options, format_option, file_option)
 def history(invocation: Invocation, arguments: HistoryArguments) -> None:
     """List past and current runs of gangs, like sacct.
 
     WAIT is the time from submission to the first bound pod. RUN is the time in which any pod had a node.
     EVICTIONS is the number of evictions after which the gang continued. HOURS is the usage: core-hours of CPU,
     GiB-hours of memory, hours of devices. A ~ before RUN marks an estimate (accounting did not run at that
-    time). All times are UTC. The database is written by `phalanx accounting run`.
+    time). All times are UTC. The database is written by `phalanx accounting run`. Without a database the page's
+    server answers about the namespaces in which you can list pods.
 
     \b
     phalanx history
@@ -107,8 +102,7 @@ def history(invocation: Invocation, arguments: HistoryArguments) -> None:
     phalanx history train -n ml -S now-7days -o json
     phalanx history -S 2026-01-01 -o parquet -f runs.parquet
     """
-    from phalanx.accounting.history import RunFilter, read_runs
-    from phalanx.accounting.runs import State
+    from phalanx.accounting.questions import RunFilter, RunsAnswer
     from phalanx.cli.accounts import history_tables
 
     if arguments.namespace and arguments.all_namespaces:
@@ -122,11 +116,22 @@ def history(invocation: Invocation, arguments: HistoryArguments) -> None:
         namespace=arguments.namespace,
         queues=arguments.queues,
         users=arguments.users,
-        states=tuple(map(State, arguments.states)),
+        states=arguments.states,
         gang=arguments.gang or "",
     )
-    with connected(arguments.database) as connection:
-        entries = read_runs(connection, asked, int(time.time()))
+
+    def read(connection: Connection) -> RunsAnswer:
+        from phalanx.accounting.history import read_runs
+
+        return RunsAnswer(read_runs(connection, asked, int(time.time())))
+
+    async def ask(server: Server, own: str) -> RunsAnswer:
+        question = {"namespace": arguments.namespace, "own": own}
+        return await server.post("commands/history", RunsAnswer, asked, question)
+
+    answer = read_usage(invocation, arguments.database, read, ask)
+    _note_namespace(answer, arguments.namespace)
+    entries = answer.runs
     if output in ("csv", "parquet"):
         history_tables.write_rows(output, arguments.file, history_tables.run_rows(entries))
     elif output == "table":
@@ -153,7 +158,6 @@ class ReportArguments:
 
 
 @click.command()
-@database_option
 @click.option(
     "--by",
     default="queue",
@@ -167,18 +171,19 @@ class ReportArguments:
 @click.option("-q", "--queue", "queues", multiple=True, help="Only this queue; repeatable.")
 @format_option
 @click.option("--json", "as_json", is_flag=True, help="Short form of -o json.")
-@pass_invocation(ReportArguments, file_option)
+@pass_invocation(ReportArguments, *usage_options, file_option)
 def report(invocation: Invocation, arguments: ReportArguments) -> None:
     """Report the usage of queues, users and namespaces in a month or period, like sreport.
 
     Hours are core-hours of CPU, GiB-hours of memory, hours of devices. EVICTED is the usage of evicted pods,
     FAILED of failed pods. Waits are those of runs that started in the period. Running gangs count until now.
+    Without a database the page's server answers about the namespaces in which you can list pods.
 
     \b
     phalanx report --month 2026-11
     phalanx report --by queue,user --from 2026-11-01 --to 2026-11-08 -o csv
     """
-    from phalanx.accounting.report import read_report
+    from phalanx.accounting.questions import ReportAnswer, ReportQuestion
     from phalanx.cli.accounts import history_tables
 
     output = "json" if arguments.as_json else invocation.output
@@ -187,8 +192,19 @@ def report(invocation: Invocation, arguments: ReportArguments) -> None:
     if unknown := [name for name in dimensions if name not in _DIMENSIONS]:
         raise click.UsageError(f"unknown --by {quoted(unknown[0])}; expected any of {', '.join(_DIMENSIONS)}")
     begin, end = _window(arguments.month, arguments.since, arguments.until)
-    with connected(arguments.database) as connection:
-        lines = read_report(connection, dimensions, begin, end, int(time.time()), arguments.queues)
+
+    def read(connection: Connection) -> ReportAnswer:
+        from phalanx.accounting.report import read_report
+
+        return ReportAnswer(read_report(connection, dimensions, begin, end, int(time.time()), arguments.queues))
+
+    async def ask(server: Server, own: str) -> ReportAnswer:
+        question = ReportQuestion(dimensions, begin, end, arguments.queues)
+        return await server.post("commands/report", ReportAnswer, question, {"own": own})
+
+    answer = read_usage(invocation, arguments.database, read, ask)
+    _note_namespace(answer, "")
+    lines = answer.lines
     if output in ("csv", "parquet"):
         history_tables.write_rows(output, arguments.file, history_tables.report_rows(dimensions, lines))
     elif output == "table":
@@ -198,6 +214,12 @@ def report(invocation: Invocation, arguments: ReportArguments) -> None:
         click.echo("\n".join(history_tables.report_table(dimensions, lines)))
     else:
         print_structured(history_tables.report_document(dimensions, begin, end, lines), output)
+
+
+def _note_namespace(answer: RunsAnswer | ReportAnswer, namespace: str) -> None:
+    """Print one line if the answer is about one namespace only and the question was not."""
+    if answer.namespace and answer.namespace != namespace:
+        click.echo(f"not shown: usage of other namespaces than {answer.namespace}", err=True)
 
 
 def _window(month: str | None, since: int | None, until: int | None) -> tuple[int, int]:
@@ -216,20 +238,3 @@ def _window(month: str | None, since: int | None, until: int | None) -> tuple[in
     if end <= begin:
         raise click.UsageError("--to must be later than --from")
     return begin, end
-
-
-@contextmanager
-def connected(database: str | None) -> Iterator[Connection]:
-    """Open the accounting database for reading. A failure ends the command with one error line."""
-    from phalanx.accounting.database import Database, DatabaseError
-    from phalanx.accounting.location import default_location
-
-    try:
-        accounts = Database(database or default_location())
-        try:
-            with accounts.reading() as connection:
-                yield connection
-        finally:
-            accounts.close()
-    except DatabaseError as error:
-        raise click.ClickException(str(error)) from error

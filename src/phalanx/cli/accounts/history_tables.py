@@ -15,8 +15,7 @@ from phalanx.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from phalanx.accounting.exports import Cell, Rows
-    from phalanx.accounting.history import RunEntry
-    from phalanx.accounting.report import ReportLine
+    from phalanx.accounting.questions import ReportLine, RunEntry
 
 FORMATS = ("table", "json", "yaml", "csv", "parquet")
 _GIB = 2**30

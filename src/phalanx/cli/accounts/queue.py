@@ -236,7 +236,7 @@ def _show_report(invocation: Invocation, arguments: AccountArguments, render: Re
 
     async def work(client: KubeClient) -> None:
         async def refresh() -> None:
-            report = await by_rights(invocation.client, read, partial(_ask, client.namespace))(client)
+            report = await by_rights(invocation, read, partial(_ask, client.namespace))(client)
             display.show(render(report, invocation.output), report.warnings)
 
         await refresh()

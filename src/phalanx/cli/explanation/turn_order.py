@@ -78,7 +78,7 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
             question = {"namespace": arguments.scope or "", "own": own}
             return await server.get("commands/order", OrderReport, question)
 
-        answer = await by_rights(invocation.client, report, ask)(client)
+        answer = await by_rights(invocation, report, ask)(client)
         namespace, queues = arguments.scope, arguments.queues
         shown = [
             entry

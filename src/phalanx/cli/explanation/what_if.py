@@ -328,7 +328,8 @@ def _subject(
                     raise
                 raise no_server(line) from error
 
-        return await by_rights(invocation.client, capture, ask, limited)(client)
+        # An administrator's question has no limits here, and no user waits for it.
+        return await by_rights(invocation, capture, ask, limited, own_first=True)(client)
 
     found = invocation.run(work)
     if not isinstance(found, tuple):

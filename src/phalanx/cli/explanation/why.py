@@ -114,7 +114,7 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
             click.echo(f"warning: {harmless_lines(line)}; these are the last written conditions", err=True)
             return document
 
-        return await by_rights(invocation.client, dry_run, ask, conditions)(client)
+        return await by_rights(invocation, dry_run, ask, conditions)(client)
 
     answer = invocation.run(work)
     # A document is the answer of a hub about a dispatched gang, or has the conditions of the PodGroup.

@@ -254,7 +254,7 @@ def _reader_of_server(invocation: Invocation, queues: tuple[str, ...]) -> Reader
         async def never(client: KubeClient) -> ListedGangs:
             raise AssertionError("--server is asked first")
 
-        return (await by_rights(invocation.client, never, ask)(client)).items, []
+        return (await by_rights(invocation, never, ask)(client)).items, []
 
     return read
 
@@ -268,6 +268,7 @@ def _reader_of_lists(
 ) -> Reader:
     """Return a reader that lists the objects with the user's own rights. A user who cannot list the pods of all
     namespaces gets the answer of the server for all namespaces, which has no watch and no labels."""
+    from phalanx.cli.jobs.server_starts import with_server_starts
     from phalanx.cli.listing.progress import Progress
     from phalanx.cli.server.list_settings import list_settings
     from phalanx.model.matching import all_hold
@@ -282,8 +283,9 @@ def _reader_of_lists(
         names, dialects = settings.scheduler_names, settings.dialects
         if gang_filter.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
-                "--me needs the user label of pods: set phalanx.dialects.userLabel in the policy; use --config "
-                "POLICY if you cannot read the scheduler's policy"
+                "--me: the scheduler's policy names no label or annotation with the user of a job. Fix: set "
+                "phalanx.dialects.userLabel in the policy (an administrator does); until then give your jobs a "
+                "label of your own, such as owner=NAME, and list them with: phalanx jobs -l owner=NAME"
             )
         if not readers:
             readers.append(JobReader(client))
@@ -300,9 +302,16 @@ def _reader_of_lists(
         if PODS in reader.forbidden:
             raise click.ClickException(f"request rejected by the API server: {reader.forbidden[PODS]}")
         promises = await read_promises(client, invocation.lease_namespace, names)
-        entries = gang_entries(jobs, dialects, promises)
-        warnings = [*filter(None, [unread]), *reader.warnings, *promises.warnings(time.time())]
-        return [entry for entry in entries if all_hold(requirements, entry.labels)], warnings
+        entries = [
+            entry for entry in gang_entries(jobs, dialects, promises) if all_hold(requirements, entry.labels)
+        ]
+        warnings = [*filter(None, [unread]), *reader.warnings]
+        completed = None
+        if promises.unread:
+            completed = await with_server_starts(invocation, client, namespace, entries)
+        if completed is None:
+            warnings += promises.warnings(time.time())
+        return completed or entries, warnings
 
     return read
 

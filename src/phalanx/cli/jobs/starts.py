@@ -26,7 +26,7 @@ class StartQuestion:
         self._queue = queue
         self._lease_namespace = invocation.lease_namespace
         self._read_policy = invocation.read_policy
-        self._client = invocation.client
+        self._invocation = invocation
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
         """Return the expected starts (lines or a document) and warnings about unreadable objects."""
@@ -38,7 +38,7 @@ class StartQuestion:
             question = {"namespace": self._namespace or "", "own": own}
             return await server.get("commands/starts", StartsAnswer, question)
 
-        found = await by_rights(self._client, self._dry_run, ask)(client)
+        found = await by_rights(self._invocation, self._dry_run, ask)(client)
         entries = [
             entry
             for entry in found.starts

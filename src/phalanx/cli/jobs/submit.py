@@ -132,6 +132,7 @@ def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
     phalanx submit job.yaml --queue research --wait
     phalanx submit --name train --image torch --replicas 4 --dry-run
     """
+    from phalanx.cli.jobs.served_names import warn_of_unserved_names
     from phalanx.orders.submission.creation import create_all, job_reference, refuse_bad_job
     from phalanx.orders.submission.manifests import label
 
@@ -145,7 +146,9 @@ def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
 
     async def work(client: KubeClient) -> list[Json]:
         namespace = arguments.namespace or client.namespace
-        return await create_all(client, documents, namespace, announce)
+        created = await create_all(client, documents, namespace, announce)
+        await warn_of_unserved_names(invocation, client, documents)
+        return created
 
     def announce(document: Json) -> None:
         if arguments.output is None:

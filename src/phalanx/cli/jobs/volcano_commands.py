@@ -77,6 +77,7 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
     vsub --name train --image busybox --replicas 4 --min 4 --requests cpu=2,memory=1Gi
     """
     from phalanx.cli.jobs.order_errors import shown_errors
+    from phalanx.cli.jobs.served_names import warn_of_unserved_names
     from phalanx.orders.submission.creation import create_all, refuse_bad_job
 
     document = short_job(
@@ -92,6 +93,7 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
 
     async def work(client: KubeClient) -> None:
         await create_all(client, [document], arguments.namespace or client.namespace)
+        await warn_of_unserved_names(invocation, client, [document])
 
     with shown_errors():
         refuse_bad_job(document)

@@ -142,7 +142,7 @@ class _NodeQuestion:
         show(self._invocation, listing, read, self._arguments)
 
     async def _read(self, client: KubeClient) -> list[NodeEntry]:
-        all_nodes = await by_rights(self._invocation.client, self._read_all, self._asked(client))(client)
+        all_nodes = await by_rights(self._invocation, self._read_all, self._asked(client))(client)
         return [
             node
             for node in all_nodes

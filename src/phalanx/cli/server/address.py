@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from phalanx.kube.auth.config import SERVER_EXTENSION
 from phalanx.kube.errors import ApiError
 from phalanx.model.text.decoding import quoted
 
@@ -33,6 +34,13 @@ class ServerAddress:
     origin: str
     authority: bytes | None = None
     authority_file: str | None = None
+
+
+def own_address(client: KubeClient) -> ServerAddress | None:
+    """Return the address that the user's own kubeconfig has for the cluster; None for none. Raises
+    click.UsageError for an address to which a token must not be sent."""
+    origin = f"{SERVER_EXTENSION} in {client.config.source}"
+    return ServerAddress(checked_url(url, origin), origin) if (url := client.config.page_url) else None
 
 
 async def server_address(client: KubeClient, options: ClientOptions) -> ServerAddress | None:

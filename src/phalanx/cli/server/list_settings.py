@@ -34,6 +34,25 @@ async def list_settings(
         return settings, f"{warning}; assuming schedulerName {names}, users are unknown{fix}"
 
 
+async def served_scheduler_names(invocation: Invocation, client: KubeClient) -> frozenset[str] | None:
+    """Return the names that schedulers serve, read with the user's own rights, else as the published server
+    answers; None if neither is known."""
+    from phalanx.kube.errors import ApiError
+    from phalanx.reports import published_policy
+
+    try:
+        return await published_policy.served_scheduler_names(client, invocation.lease_namespace)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+    try:
+        unread = await invocation.list_settings(client)
+        answered = await _published_settings(invocation, client, unread)
+    except click.ClickException:
+        return None
+    return frozenset(answered.scheduler_names) if answered is not None else None
+
+
 async def _published_settings(
     invocation: Invocation, client: KubeClient, settings: ListSettings
 ) -> ListSettings | None:

@@ -20,8 +20,9 @@ def server_options(command: F) -> F:
             "--server",
             metavar="URL",
             envvar="PHALANX_SERVER",
-            help="URL of `phalanx dashboard --login token`, which answers as your rights permit. Default: a dry "
-            "run with your own rights; where they do not suffice, the URL in ConfigMap kube-public/phalanx.",
+            help="URL of `phalanx dashboard --login token`, which answers as your rights permit. Default: the URL "
+            "in the kubeconfig, or a dry run with your own rights; where they do not suffice, the URL in ConfigMap "
+            "kube-public/phalanx.",
         ),
         connection_option(
             "--server-ca",

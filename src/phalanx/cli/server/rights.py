@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from phalanx.cli.server.address import NAME, NAMESPACE
+from phalanx.cli.server.address import NAME, NAMESPACE, own_address
 from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.errors import ApiError
 
 if TYPE_CHECKING:
-    from phalanx.cli.connection import ClientOptions
+    from phalanx.cli.invocation import Invocation
     from phalanx.cli.server.requests import Server
     from phalanx.kube.client import KubeClient
 
@@ -24,17 +25,30 @@ Fallback = Callable[["KubeClient", str], Awaitable[T]]
 """Function that answers without a server; the text is the line that says why there is none."""
 
 
-def by_rights(options: ClientOptions, read: Read[T], ask: Ask[T], fallback: Fallback[T] | None = None) -> Read[T]:
+def by_rights(
+    invocation: Invocation,
+    read: Read[T],
+    ask: Ask[T],
+    fallback: Fallback[T] | None = None,
+    *,
+    own_first: bool = False,
+) -> Read[T]:
     """Return a function that calls `read` if the user can list all nodes and pods, else `ask` with the server.
 
-    With --server the server is asked first. Where no server can be asked, `fallback` answers, else the function
-    raises click.ClickException.
+    With --server the server is asked first. So is the server of the kubeconfig, unless with `own_first` or with an
+    option that names a scheduler or a policy; where it does not answer, the user's rights decide. Where no server
+    can be asked, `fallback` answers, else the function raises click.ClickException.
     """
+    options = invocation.client
 
     async def answer(client: KubeClient) -> T:
         from phalanx.cli.server.choice import find_server
-        from phalanx.cli.server.requests import ServerUnavailable
+        from phalanx.cli.server.requests import AddressedServer, ServerUnavailable
 
+        if not (own_first or options.server or invocation.names_scheduler):
+            with contextlib.suppress(ServerUnavailable, click.ClickException):
+                if (address := own_address(client)) is not None:
+                    return await ask(AddressedServer(client, address))
         refusal = "" if options.server else await _refusal(client)
         if refusal is None:
             return await read(client)

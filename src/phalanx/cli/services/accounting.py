@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from phalanx.cli.accounts.history import database_option
+from phalanx.cli.accounts.recorded_usage import database_option
 from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.connection import (
     connection_options,

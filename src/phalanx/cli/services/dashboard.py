@@ -234,7 +234,9 @@ async def _serve(
     from phalanx.kube.process import StoppableWork, run_until_signal
     from phalanx.scheduling.framework.errors import PolicyError
 
-    tickets = AddressLogin("you") if arguments.login_name == "address" else None
+    own = (await client.config.credentials().current()).authorization or ""
+    own_token = own.removeprefix("Bearer ") if own.startswith("Bearer ") else ""
+    tickets = AddressLogin("you", own_token=own_token) if arguments.login_name == "address" else None
     login: Login = tickets or TokenLogin(client, arguments.audiences)
     url = ""
 

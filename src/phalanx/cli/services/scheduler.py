@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,6 @@ from phalanx.cli.services.options import (
 from phalanx.model.text.decoding import quoted
 
 if TYPE_CHECKING:
-    from phalanx.controllers.service import ControllerService
     from phalanx.daemon.endpoint import EndpointOptions
     from phalanx.daemon.service import SchedulerOptions
     from phalanx.daemon.tracing import Tracing
@@ -154,39 +155,34 @@ def scheduler(invocation: Invocation, arguments: SchedulerArguments) -> None:
     phalanx scheduler --leader-elect --metrics-address 0.0.0.0:9090 --config policy.yaml
     """
     from phalanx.cli.services.service_run import run_leading
-    from phalanx.daemon.garbage_collection import until_ready
-    from phalanx.daemon.service import SchedulerService, ServiceError
-    from phalanx.daemon.telemetry import Telemetry
-    from phalanx.kube.process import run_until_signal
-    from phalanx.scheduling.framework.errors import PolicyError
+    from phalanx.daemon.garbage_collection import collections_postponed
 
     invocation.refuse_empty_names()
     arguments.refuse_mistakes()
     arguments.set_up_logging()
-    telemetry = Telemetry(arguments.endpoint_options(), _tracing(arguments.otlp_endpoint))
-    options = arguments.scheduler_options(invocation)
+    tracing = _tracing(arguments.otlp_endpoint)
 
     async def work(client: KubeClient) -> str:
-        try:
-            service = SchedulerService(client, options, telemetry)
-        except PolicyError as error:
-            raise click.ClickException(str(error)) from error
-        extra_services = [_controllers(client, invocation, arguments)] if arguments.with_controllers else []
+        if not arguments.leader_elect:
+            _list_ahead(client)
+        # In a thread, so that the lists arrive meanwhile.
+        process = await asyncio.to_thread(importlib.import_module, "phalanx.cli.services.scheduler_process")
+        cause: str = await process.run_scheduler(client, invocation, arguments, tracing)
+        return cause
 
-        async def announce() -> None:
-            await until_ready(service.ready)
-            for extra in extra_services:
-                await extra.ready.wait()
-            click.echo(f"phalanx scheduler ready: schedules for {', '.join(invocation.scheduler_names)}")
+    with collections_postponed():
+        run_leading(invocation, work)
 
-        try:
-            await run_until_signal(service, *extra_services, announce=announce)
-        except ServiceError as error:
-            raise click.ClickException(str(error)) from error
-        leaderships = (service.leadership, *(extra.leadership for extra in extra_services))
-        return next((leadership.lost_because for leadership in leaderships if leadership.lost_because), "")
 
-    run_leading(invocation, work)
+def _list_ahead(client: KubeClient) -> None:
+    """Request nodes and pods before the code of the scheduler is loaded, which takes as long as a list of thousands
+    of pods. With a lease they are listed after it is acquired: an earlier list could lack the last bindings of the
+    previous leader."""
+    from phalanx.kube.core_resources import NODES, PODS
+    from phalanx.kube.pages import LIST_TIMEOUT, first_page
+
+    for resource in (NODES, PODS):
+        client.read_ahead(resource.path(), first_page(), timeout=LIST_TIMEOUT)
 
 
 def _tracing(endpoint: str) -> Tracing | None:
@@ -210,15 +206,3 @@ def _tracing(endpoint: str) -> Tracing | None:
             raise click.ClickException(text) from error
         logging.getLogger(__name__).warning("%s", text)
         return None
-
-
-def _controllers(client: KubeClient, invocation: Invocation, arguments: SchedulerArguments) -> ControllerService:
-    from phalanx.controllers.registry import all_controllers
-    from phalanx.controllers.service import ControllerOptions, ControllerService
-
-    options = ControllerOptions(
-        scheduler_names=invocation.scheduler_names,
-        leader_elect=arguments.leader_elect,
-        lease_namespace=invocation.lease_namespace,
-    )
-    return ControllerService(client, options, all_controllers)

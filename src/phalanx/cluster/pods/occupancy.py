@@ -8,7 +8,7 @@ from types import MappingProxyType
 from phalanx.cluster.changes import Changes
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NO_ROW, NodeTable
-from phalanx.cluster.pods.records import NO_NODE, PodRecord
+from phalanx.cluster.pods.records import NO_NODE, NOTHING_ALLOCATED, PodRecord
 from phalanx.cluster.pods.unknown_nodes import PodsOfUnknownNodes
 from phalanx.cluster.pods.victim_index import VictimIndex, VictimTable
 from phalanx.model.pod import MemberState
@@ -153,7 +153,7 @@ def restore_allocations(record: PodRecord, row: int) -> None:
         if allocator.name in record.allocated:
             allocator.book(record.allocated[allocator.name], row, 1)
         elif (allocated := allocator.observed(record.pod, row)) is not None:
-            record.allocated[allocator.name] = allocated
+            _allocate(record, allocator.name, allocated)
 
 
 def reserve_allocations(record: PodRecord, row: int, chosen: Mapping[str, object] = NO_CHOICE) -> None:
@@ -163,10 +163,14 @@ def reserve_allocations(record: PodRecord, row: int, chosen: Mapping[str, object
     """
     for allocator in record.pod_class.allocators:
         if allocator.name in chosen:
-            record.allocated[allocator.name] = chosen[allocator.name]
+            _allocate(record, allocator.name, chosen[allocator.name])
             allocator.book(chosen[allocator.name], row, 1)
         elif (allocated := allocator.take(record.pod, row)) is not None:
-            record.allocated[allocator.name] = allocated
+            _allocate(record, allocator.name, allocated)
+
+
+def _allocate(record: PodRecord, name: str, allocated: object) -> None:
+    record.allocated = {**record.allocated, name: allocated}
 
 
 def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
@@ -181,7 +185,7 @@ def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
 def release_allocations(record: PodRecord, row: int) -> None:
     """Release the pod's ports, volumes and devices for good."""
     charge_allocations(record, row, -1)
-    record.allocated.clear()
+    record.allocated = NOTHING_ALLOCATED
 
 
 def count_affinity(record: PodRecord, row: int, sign: int) -> None:

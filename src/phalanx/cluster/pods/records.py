@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -21,6 +22,9 @@ NO_NODE = -1
 # run.
 _MARKED = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
 _NO_COUNTS = [0] * len(MemberState)
+# Value of empty collections: most records have no entries in most of theirs. Writing to it raises TypeError.
+_EMPTY = cast("dict[Any, Any]", MappingProxyType(dict[Any, Any]()))
+NOTHING_ALLOCATED: Mapping[str, object] = _EMPTY
 
 
 class PodRecord(msgspec.Struct, eq=False):
@@ -54,7 +58,7 @@ class PodRecord(msgspec.Struct, eq=False):
     evicting: bool = False
     unplaceable: bool = False
     no_eviction_until: float = 0.0
-    allocated: dict[str, object] = {}
+    allocated: Mapping[str, object] = NOTHING_ALLOCATED
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"
@@ -85,12 +89,12 @@ class GangRecord(msgspec.Struct, eq=False):
     key: GangKey
     spec: Gang | None = None
     members: dict[str, PodRecord] = {}
-    pending: dict[str, PodRecord] = {}
-    placeholders: dict[str, PodRecord] = {}
-    marks: dict[PlanMark, int] = {}
+    pending: dict[str, PodRecord] = _EMPTY
+    placeholders: dict[str, PodRecord] = _EMPTY
+    marks: dict[PlanMark, int] = _EMPTY
     peak: int = 0
     finished_plan: PlanMark | None = None
-    allocated: dict[Footprint, int] = {}
+    allocated: tuple[tuple[Footprint, int], ...] = ()
     failures: int = 0
     cached: object = None
     task_buckets: object = None
@@ -101,8 +105,10 @@ class GangRecord(msgspec.Struct, eq=False):
     highest_priority: int | None = None  # of the living members; None after a change of members, until it is read
     redeclared: bool = False  # until the reservations for members of the former declaration are released
     _counts: list[int] = msgspec.field(default_factory=_NO_COUNTS.copy)
-    _roles: dict[str, list[int]] = {}
-    _unconfirmed: dict[PlanMark, int] = {}
+    # Counts by role once members have had several; until then `_counts` are those of the `_only_role`.
+    _only_role: str | None = None
+    _roles: dict[str, list[int]] = _EMPTY
+    _unconfirmed: dict[PlanMark, int] = _EMPTY
 
     def __repr__(self) -> str:
         return f"GangRecord({self.key}, {self.counts()})"
@@ -118,13 +124,15 @@ class GangRecord(msgspec.Struct, eq=False):
         return self.admitted or (self.spec is not None and self.spec.admitted and not self.withdrawn)
 
     def count(self, state: MemberState, role: str | None = None) -> int:
-        if role is None:
-            return self._counts[state]
-        return self._roles[role][state] if role in self._roles else 0
+        values = self._counts if role is None else self._of_role(role)
+        return values[state] if values else 0
 
     def counts(self, role: str | None = None) -> GangCounts:
-        values = self._counts if role is None else self._roles.get(role)
+        values = self._counts if role is None else self._of_role(role)
         return GangCounts(*values) if values else GangCounts()
+
+    def _of_role(self, role: str) -> list[int] | None:
+        return self._counts if role == self._only_role else self._roles.get(role)
 
     @property
     def active(self) -> int:
@@ -137,7 +145,7 @@ class GangRecord(msgspec.Struct, eq=False):
         return self.marks.get(mark, 0) - self._unconfirmed.get(mark, 0)
 
     def roles(self) -> Iterator[str]:
-        return iter(self._roles)
+        return iter(self._roles if self._only_role is None else (self._only_role,))
 
     @property
     def starting_placeholders(self) -> list[PodRecord]:
@@ -155,7 +163,7 @@ class GangRecord(msgspec.Struct, eq=False):
     def add(self, record: PodRecord) -> None:
         record.gang = self
         if record.pod.placeholder:
-            self.placeholders[record.pod.uid] = record
+            self.placeholders = _with(self.placeholders, record)
             self.cached = None
             return
         self.members[record.pod.uid] = record
@@ -165,7 +173,7 @@ class GangRecord(msgspec.Struct, eq=False):
     def remove(self, record: PodRecord) -> None:
         record.gang = None
         if record.pod.placeholder:
-            del self.placeholders[record.pod.uid]
+            self.placeholders = _without(self.placeholders, record)
             self.cached = None
             return
         del self.members[record.pod.uid]
@@ -193,7 +201,8 @@ class GangRecord(msgspec.Struct, eq=False):
             del pending[pod.uid]
             record.state, record.mark = MemberState.ASSUMED, mark
             roles[pod.role] = roles.get(pod.role, 0) + 1
-        by_role = [(self._roles[role], number) for role, number in roles.items()]
+        self.pending = pending or _EMPTY
+        by_role = [(self._roles[role], number) for role, number in roles.items()] if self._roles else []
         for counts, number in [(self._counts, len(records)), *by_role]:
             counts[MemberState.PENDING] -= number
             counts[MemberState.ASSUMED] += number
@@ -221,33 +230,67 @@ class GangRecord(msgspec.Struct, eq=False):
             self.peak = 0
 
     def count_allocated(self, footprint: Footprint, count: int) -> None:
-        add_count(self.allocated, footprint, count)
+        match self.allocated:
+            case ():
+                self.allocated = ((footprint, count),)
+            case ((known, total),) if known is footprint:  # nearly always, and so without a call
+                self.allocated = ((footprint, total + count),) if total + count else ()
+            case _:
+                counts = dict(self.allocated)
+                add_count(counts, footprint, count)
+                self.allocated = tuple(counts.items())
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
         self.cached = self.highest_priority = None
+        role = record.pod.role
+        if role != self._only_role:
+            self._tally_role(role, state, step)
         self._counts[state] += step
-        role = self._roles.get(record.pod.role)
-        if role is None:
-            role = self._roles[record.pod.role] = _NO_COUNTS.copy()
-        role[state] += step
         if state is MemberState.PENDING:
             if step > 0:
                 self.arrivals += 1
-                self.pending[record.pod.uid] = record
+                self.pending = _with(self.pending, record)
             else:
-                del self.pending[record.pod.uid]
+                self.pending = _without(self.pending, record)
         if record.mark is not None:
             self._tally_mark(record.mark, state, step)
+
+    def _tally_role(self, role: str, state: MemberState, step: int) -> None:
+        """Count a member with a role other than the only one so far; `_counts` do not contain the change yet."""
+        if not self._roles:
+            if self._only_role is None:
+                self._only_role = role
+                return
+            self._roles, self._only_role = {self._only_role: self._counts.copy()}, None
+        self._roles.setdefault(role, _NO_COUNTS.copy())[state] += step
 
     def _tally_mark(self, mark: PlanMark, state: MemberState, step: int) -> None:
         if state not in _MARKED:
             return
+        self.marks = self.marks or {}
         total = add_count(self.marks, mark, step)
+        self.marks = self.marks or _EMPTY
         if state is MemberState.ASSUMED:
+            self._unconfirmed = self._unconfirmed or {}
             add_count(self._unconfirmed, mark, step)
+            self._unconfirmed = self._unconfirmed or _EMPTY
         complete = step > 0 and total >= mark.size > 1 and mark not in self._unconfirmed
         if complete and (self.finished_plan is None or self.finished_plan.time <= mark.time):
             self.finished_plan = mark
+
+
+def _with(records: dict[str, PodRecord], record: PodRecord) -> dict[str, PodRecord]:
+    """Add a record to `records`, or to a new dictionary if they are empty; return the result."""
+    if not records:
+        return {record.pod.uid: record}
+    records[record.pod.uid] = record
+    return records
+
+
+def _without(records: dict[str, PodRecord], record: PodRecord) -> dict[str, PodRecord]:
+    """Remove a record from `records`; return the result."""
+    del records[record.pod.uid]
+    return records or _EMPTY
 
 
 def add_count(counts: dict[K, int], key: K, step: int) -> int:

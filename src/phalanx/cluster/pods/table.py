@@ -74,8 +74,8 @@ class PodTable(dict[str, PodRecord]):
         self._changes = changes
         self._by_node = by_node
         self._victims = victims
-        # Namespaces whose pods share no class with pods of other namespaces.
-        self._separate: AbstractSet[str] = frozenset()
+        #: Namespaces whose pods share no class with pods of other namespaces.
+        self.separate: AbstractSet[str] = frozenset()
 
     # observations
 
@@ -239,7 +239,7 @@ class PodTable(dict[str, PodRecord]):
 
     def separate_namespaces(self, changed: AbstractSet[str], separate: AbstractSet[str]) -> None:
         """Set the namespaces with classes of their own, and update the pods of the `changed` ones."""
-        self._separate = separate
+        self.separate = separate
         self.reclassify([uid for uid, record in self.items() if record.pod.namespace in changed])
 
     def mark_changed(self, record: PodRecord) -> None:
@@ -494,7 +494,7 @@ class PodTable(dict[str, PodRecord]):
     def _class_of(self, pod: Pod) -> ClassRecord:
         affinity = self._nodes.affinity.profile(pod.namespace, pod.labels, pod.pod_class.peers)
         return self._classes.record(
-            pod.pod_class, affinity, pod.namespace if pod.namespace in self._separate else ""
+            pod.pod_class, affinity, pod.namespace if pod.namespace in self.separate else ""
         )
 
 

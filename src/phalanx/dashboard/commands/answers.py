@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from phalanx.accounting.questions import ReportQuestion, RunFilter
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.dashboard.access import Login, Viewer, ViewerAccessError
+from phalanx.dashboard.accounts import Accounts
 from phalanx.dashboard.commands.jobs import JobList
 from phalanx.dashboard.commands.lists import WaitingLists
 from phalanx.dashboard.commands.nodes import NodeRoomReader
 from phalanx.dashboard.commands.turns import UserTurns
+from phalanx.dashboard.commands.usage import UsageAnswers
 from phalanx.dashboard.commands.what_if import answer_command
 from phalanx.dashboard.commands.why import why_for
 from phalanx.dashboard.scope import Scope
@@ -26,6 +29,7 @@ from phalanx.reports.whatif.remote import WhatIfCommand
 
 audit = logging.getLogger("phalanx.dashboard.audit")
 
+T = TypeVar("T")
 ScopeOf = Callable[[Viewer, str, str], Awaitable[Scope]]
 """Function that returns the scope of a viewer for a namespace; the third argument is the path of the request, for
 the audit log. Raises ViewerAccessError."""
@@ -60,6 +64,7 @@ class CommandAnswers:
         login: Login,
         watch: ClusterWatch,
         questions: WhatIfQuestions,
+        accounts: Accounts,
         scope_of: ScopeOf,
         require_ready: Callable[[], None],
     ) -> None:
@@ -67,7 +72,7 @@ class CommandAnswers:
         self._scope_of, self._require_ready = scope_of, require_ready
         self._turns, self.rehearsals = UserTurns(_WAITING_QUESTIONS), UserTurns()
         self._questions = questions
-        self._jobs_list = JobList(watch)
+        self._jobs_list, self._usage = JobList(watch), UsageAnswers(accounts)
         self._lists, self._free_room = WaitingLists(watch), NodeRoomReader(client, watch)
         self.commands: Mapping[str, CommandRoute] = {
             "why": CommandRoute("GET", self._why),
@@ -78,6 +83,8 @@ class CommandAnswers:
             "nodes": CommandRoute("GET", self._nodes),
             "settings": CommandRoute("GET", self._settings),
             "what-if": CommandRoute("POST", self._what_if),
+            "history": CommandRoute("POST", self._history),
+            "report": CommandRoute("POST", self._report),
         }
 
     async def _scope(self, question: CommandQuestion) -> Scope:
@@ -129,15 +136,24 @@ class CommandAnswers:
         namespace = question.params.get("namespace", "")
         scope = await self._scope_of(question.viewer, namespace, question.path)
         self._require_ready()
-        try:
-            command = msgspec.json.decode(await question.body(), type=WhatIfCommand)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ViewerAccessError(400, f"invalid question: {error}") from error
+        command = await _decoded(question, WhatIfCommand)
         if not namespace or command.namespace != namespace:
             raise ViewerAccessError(400, "write ?namespace= with the namespace of the question")
         audit.info("what-if: user=%r namespace=%r", scope.viewer.name, scope.namespace)
         async with self.rehearsals.turn(scope.viewer):
             return msgspec.json.encode(await answer_command(self._questions, self._watch, scope, command))
+
+    async def _history(self, question: CommandQuestion) -> bytes:
+        scope = await self._scope(question)
+        wanted = await _decoded(question, RunFilter)
+        async with self._turns.turn(scope.viewer):
+            return msgspec.json.encode(await self._usage.runs(scope, wanted))
+
+    async def _report(self, question: CommandQuestion) -> bytes:
+        scope = await self._scope(question)
+        wanted = await _decoded(question, ReportQuestion)
+        async with self._turns.turn(scope.viewer):
+            return msgspec.json.encode(await self._usage.report(scope, wanted))
 
     async def _settings(self, question: CommandQuestion) -> bytes:
         await self._scope(question)
@@ -160,3 +176,11 @@ class CommandAnswers:
         async with self._turns.turn(scope.viewer):
             answer = await why_for(self._client, self._login, self._watch, scope, (namespace, kind, name))
         return msgspec.json.encode(answer)
+
+
+async def _decoded(question: CommandQuestion, body: type[T]) -> T:
+    """Return the decoded body of a question. Raises ViewerAccessError (400)."""
+    try:
+        return msgspec.json.decode(await question.body(), type=body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ViewerAccessError(400, f"invalid question: {error}") from error

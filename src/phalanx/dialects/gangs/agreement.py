@@ -9,7 +9,7 @@ import msgspec
 from phalanx.dialects.gangs.declaration import Declaration
 from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.group_spec import GroupSpec
-from phalanx.model.gang import GangKey, Problem
+from phalanx.model.gang import GangKey, GangOwner, Problem
 from phalanx.model.text.decoding import quoted
 
 
@@ -27,12 +27,16 @@ class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Member(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The oldest pod with one gang declaration. Members sort by age, then by name."""
+    """Pod of a gang; of equal declarations, only the oldest member counts. Members sort by age, then by name.
+
+    `job` has created the pod; None for a pod without a job.
+    """
 
     created: int
     name: str
     uid: str
     declared: MemberDeclaration
+    job: GangOwner | None = None
 
 
 class Statements:

@@ -59,6 +59,9 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 _Order = tuple[int, int, int]
 _Reader = tuple[_Order, GangNaming, Callable[[PodObject], tuple[Stated, ...]]]
 _Name = tuple[_Order, GangNaming, Stated]
+_UNUSED: tuple[str, tuple[tuple[_Order, GangNaming], ...]] = ("", ())
+# By the key of a label or annotation: the key with its place, as shown, and its conventions.
+_Keys = dict[str, tuple[str, list[tuple[_Order, GangNaming]]]]
 
 
 class GangDeclarations:
@@ -70,8 +73,8 @@ class GangDeclarations:
         self._readers = [
             ((rank, 0, 0), naming, naming.read) for rank, naming in enumerate(named) if naming.read is not None
         ]
-        self._labels = _by_key(1, (naming.labels for naming in named), named)
-        self._annotations = _by_key(2, (naming.annotations for naming in named), named)
+        self._labels = _by_key("label", 1, (naming.labels for naming in named), named)
+        self._annotations = _by_key("annotation", 2, (naming.annotations for naming in named), named)
         # Most pods have at most one of these keys, which a set operation detects at once.
         self._keys = frozenset((*self._labels, *self._annotations))
         alone = [naming for naming in named if naming.rules.alone]
@@ -95,9 +98,9 @@ class GangDeclarations:
         metadata = pod.metadata
         labels, annotations = metadata.labels, metadata.annotations
         names = self._read(self._readers, pod)
-        self._find_names(names, "label", self._labels, labels, annotations)
+        self._find_names(names, self._labels, labels, annotations)
         if annotations:
-            self._find_names(names, "annotation", self._annotations, annotations, annotations)
+            self._find_names(names, self._annotations, annotations, annotations)
         names = names or self._read(self._unnamed, pod)
         if not names:
             return None
@@ -120,16 +123,16 @@ class GangDeclarations:
     def _find_names(
         self,
         names: list[_Name],
-        place: str,
-        ways: Mapping[str, list[tuple[_Order, GangNaming]]],
+        ways: _Keys,
         values: Mapping[str, str],
         annotations: Mapping[str, str],
     ) -> None:
         """Add to `names` the gang names in a pod's labels, or in its annotations."""
         for key in self._keys.intersection(values):
-            for order, naming in ways.get(key, ()):
+            shown, conventions = ways.get(key, _UNUSED)
+            for order, naming in conventions:
                 if values[key] and not (naming.unless and _is_none(naming, annotations)):
-                    names.append((order, naming, Stated(f"{place} {key}", values[key])))
+                    names.append((order, naming, Stated(shown, values[key])))
 
     def nameless(self, metadata: Metadata) -> str:
         """Return the message for a pod whose label or annotation for the gang name is empty, probably by mistake;
@@ -184,14 +187,13 @@ class GangDeclarations:
         return None
 
 
-def _by_key(
-    place: int, keys: Iterable[Sequence[str]], namings: Sequence[GangNaming]
-) -> dict[str, list[tuple[_Order, GangNaming]]]:
+def _by_key(place: str, rank_of_place: int, keys: Iterable[Sequence[str]], namings: Sequence[GangNaming]) -> _Keys:
     """Return the naming conventions that use each label or annotation key, in their order."""
-    namings_by_key: dict[str, list[tuple[_Order, GangNaming]]] = {}
+    namings_by_key: _Keys = {}
     for rank, (naming, own) in enumerate(zip(namings, keys, strict=True)):
         for position, key in enumerate(own):
-            namings_by_key.setdefault(key, []).append(((rank, place, position), naming))
+            _, conventions = namings_by_key.setdefault(key, (f"{place} {key}", []))
+            conventions.append(((rank, rank_of_place, position), naming))
     return namings_by_key
 
 

@@ -53,7 +53,7 @@ class GangIndex:
         self._names = ShownNames()
         self._entries: dict[GangKey, _Entry] = {}
         # Specs by the gang name that objects declare.
-        self._objects: dict[GangKey, list[GroupSpec]] = {}
+        self._objects: dict[GangKey, tuple[GroupSpec, ...]] = {}
         # For each name, the gangs of other names that depend on its objects: replicas of a 1.35 Workload, and gangs
         # with an owner of their object.
         self._dependents: dict[GangKey, set[GangKey]] = {}
@@ -129,42 +129,33 @@ class GangIndex:
         self, key: GangKey, pod: Pod, declared: MemberDeclaration, job: GangOwner | None = None
     ) -> list[ClusterEvent]:
         """Add a pod to a gang; `job` has created it (None: a pod without a job)."""
-        members = self._entry(key).members
-        before = members.job
-        changed = members.add(pod.created, pod.name, pod.uid, declared)
-        members.set_job(pod.uid, job)
-        changed = changed or members.job != before
-        return self._resolve_all((key,)) if changed or self._entries[key].gang is None else []
+        entry = self._entry(key)
+        changed = entry.members.add(Member(pod.created, pod.name, pod.uid, declared, job))
+        return self._resolve_all((key,)) if changed or entry.gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
-        members = self._entries[key].members
-        before = members.job
-        changed = members.remove(uid)
-        members.set_job(uid, None)
-        return self._resolve_all((key,)) if changed or members.job != before else []
+        return self._resolve_all((key,)) if self._entries[key].members.remove(uid) else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """Update a gang member whose gang declaration has changed."""
-        members = self._entries[key].members
-        removed = members.remove(pod.uid)
-        added = members.add(pod.created, pod.name, pod.uid, declared)
-        return self._resolve_all((key,)) if removed or added else []
+        return self._resolve_all((key,)) if self._entries[key].members.change(pod.uid, declared) else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
         """Replace the gangs that one object declared (`last`) by those that it declares now."""
         touched: set[GangKey] = set()
         for spec in last:
             name = GangKey(namespace, spec.gang)
-            self._objects[name].remove(spec)
-            if not self._objects[name]:
-                del self._objects[name]
+            others = list(self._objects.pop(name))
+            others.remove(spec)
+            if others:
+                self._objects[name] = tuple(others)
             touched.add(name)
             self._drop_class_user(spec, name)
             if spec.owner and all(other.owner != spec.owner for other in self._objects.get(name, ())):
                 self._forget_dependent(GangKey(namespace, group_of(spec.owner)), name)
         for spec in specs:
             name = GangKey(namespace, spec.gang)
-            self._objects.setdefault(name, []).append(spec)
+            self._objects[name] = (*self._objects.get(name, ()), spec)
             touched.add(name)
             if spec.owner:
                 self._dependents.setdefault(GangKey(namespace, group_of(spec.owner)), set()).add(name)
@@ -243,7 +234,7 @@ class GangIndex:
     def _resolve(self, key: GangKey) -> list[ClusterEvent]:
         """Combine again what members and objects declare about a gang, or remove the gang if neither are left."""
         name = _declared_as(key)
-        groups = self._objects.get(name, [])
+        groups = self._objects.get(name, ())
         entry = self._entries.get(key)
         # An object declares the gang of its own name; a replica exists only for its members.
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):

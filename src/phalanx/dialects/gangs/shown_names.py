@@ -15,7 +15,8 @@ class ShownNames:
 
     def __init__(self) -> None:
         self._facts: dict[GangKey, GangNameFacts] = {}
-        self._namesakes: dict[tuple[str, str], list[GangKey]] = {}
+        # By namespace and name. Tuples, as most have one entry, and few names have many.
+        self._namesakes: dict[str, dict[str, tuple[GangKey, ...]]] = {}
 
     def set(self, key: GangKey, gang: Gang) -> dict[GangKey, str]:
         """Add or update a gang. Return its shown name, and those of the gangs with which it shares its name."""
@@ -23,7 +24,8 @@ class ShownNames:
         if self._facts.get(key) != facts:
             self._forget(key)
             self._facts[key] = facts
-            self._namesakes.setdefault((key.namespace, facts.name), []).append(key)
+            names = self._namesakes.setdefault(key.namespace, {})
+            names[facts.name] = (*names.get(facts.name, ()), key)
         return self._shown(key.namespace, facts.name, key)
 
     def remove(self, key: GangKey) -> dict[GangKey, str]:
@@ -38,18 +40,20 @@ class ShownNames:
         facts = self._facts.pop(key, None)
         if facts is None:
             return
-        keys = self._namesakes[key.namespace, facts.name]
-        keys.remove(key)
-        if not keys:
-            del self._namesakes[key.namespace, facts.name]
+        names = self._namesakes[key.namespace]
+        names[facts.name] = tuple([other for other in names[facts.name] if other != key])
+        if not names[facts.name]:
+            del names[facts.name]
+        if not names:
+            del self._namesakes[key.namespace]
 
     def _shown(self, namespace: str, name: str, key: GangKey | None) -> dict[GangKey, str]:
         """Return the shown names of all gangs of one name, for `Gang.shown`: "" for a name that follows from the
         key."""
-        keys = self._namesakes.get((namespace, name), [])
+        keys = self._namesakes.get(namespace, {}).get(name, ())
         if len(keys) == 1 and keys[0] == key:
             return {key: "" if (text := self._facts[key].short) == shown_name(key.name) else text}
         if len(keys) > _MOST_NAMESAKES:
-            keys = [key] if key is not None else []
+            keys = (key,) if key is not None else ()
         names = shown_names({each: self._facts[each] for each in keys})
         return {each: "" if text == shown_name(each.name) else text for each, text in names.items()}

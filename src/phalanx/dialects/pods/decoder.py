@@ -38,6 +38,7 @@ from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
 from phalanx.dialects.pods.ranks import NO_INDEX, RANK_KEYS, index_of, leads
 from phalanx.dialects.pods.requests import StatedRequests, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.pods.revocable import revocable_of
+from phalanx.dialects.shared_values import SharedValues
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.times import parse_time
 from phalanx.model.account import DEFAULT_QUEUE
@@ -103,6 +104,7 @@ class PodDecoder:
         self._times: dict[str, int] = {}
         self._marks: dict[PlanMark, PlanMark] = {}
         self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+        self._kinds = SharedValues[str]()
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._encoder = msgspec.json.Encoder()
         own = (TASK_SPEC, QUOTA_NAME, PREEMPTIBLE, self._options.user_label, self._options.user_annotation)
@@ -171,7 +173,7 @@ class PodDecoder:
             grace=grace_of(pod),
             fixture=owner is not None and is_fixture(pod),
             endless=never_ends(wanted.restart_policy, owner),
-            owner_kind=owner.kind if owner is not None else "",
+            owner_kind=self._kinds[owner.kind] if owner is not None else "",
             controller=(owner.uid or f"{owner.kind} {owner.name}") if owner is not None else "",
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,

@@ -7,8 +7,9 @@ from sys import intern
 import msgspec
 from msgspec.structs import replace
 
-from phalanx.dialects.core import Named, PodObject, PodSpec, PodStatus, decode_pod
+from phalanx.dialects.core import Named, OwnerReference, PodObject, PodSpec, PodStatus, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
+from phalanx.dialects.shared_values import SharedValues
 
 # The differences between the specs of one workload's pods: the node, and the admission-added volume for the service
 # account token, with five random characters in its name.
@@ -43,6 +44,8 @@ class PodReader:
     def __init__(self) -> None:
         self._specs: dict[bytes, _Shared | None] = {}
         self._cached_bytes = 0
+        # The pods of a job share the object of their owner, and so its strings.
+        self._owners = SharedValues[OwnerReference]()
         self._form = msgspec.json.Decoder(PodForm)
         self._spec = msgspec.json.Decoder(PodSpec)
 
@@ -64,6 +67,9 @@ class PodReader:
         if not metadata.name:
             return None
         metadata.namespace = intern(metadata.namespace)
+        if metadata.owner_references:
+            owners = self._owners
+            metadata.owner_references = [owners[owner] for owner in metadata.owner_references]
         raw = bytes(form.spec)
         key, node = _without_node(raw)
         token = _token_in(key)

@@ -9,6 +9,7 @@ from phalanx.dialects.gangs.declaration import Declaration, GangDeclarations
 from phalanx.dialects.gangs.naming import InvalidMinimum
 from phalanx.dialects.gangs.stated_values import is_legal_minimum
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.shared_values import SharedValues
 from phalanx.dialects.workloads.grouping import WorkloadGrouping
 
 
@@ -26,9 +27,10 @@ class PodDeclarations:
         self._workloads = workloads
         self._options = options
         self._scheduler_names = scheduler_names
+        self._shared = SharedValues[Declaration]()
 
     def declare(self, pod: PodObject) -> Declaration | None:
-        """Return the gang declaration of a pod; None for a pod without a gang."""
+        """Return the gang declaration of a pod; None for a pod without a gang. Equal ones are one object."""
         declaration = self._stated.declare(pod)
         if declaration is None:
             declaration = self._workloads.declare(pod)
@@ -38,8 +40,8 @@ class PodDeclarations:
             return None
         if declaration.queue is not None and pod.spec.scheduler_name not in self._scheduler_names:
             # The creator's access to the queue was never verified: the pod belongs to another scheduler.
-            return msgspec.structs.replace(declaration, queue=None)
-        return declaration
+            declaration = msgspec.structs.replace(declaration, queue=None)
+        return self._shared[declaration]
 
     def _is_regular(self, declaration: Declaration) -> bool:
         """Return whether the policy treats pods with this illegal minimum as pods without a gang."""

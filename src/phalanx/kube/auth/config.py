@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from phalanx.kube.auth.credentials import Credentials, StaticCredentials, TokenFileCredentials
-from phalanx.kube.auth.kubeconfig import Kubeconfig
+from phalanx.kube.auth.kubeconfig import ClusterEntry, Kubeconfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.http.proxy import environment_proxy
@@ -18,6 +19,9 @@ from phalanx.model.text.decoding import quoted
 __all__ = ["ClusterConfig", "Overrides", "config_of", "load_config"]
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+#: Extension of a cluster in a kubeconfig: `url` of the page's server that commands ask before they plan themselves.
+#: `phalanx up` writes it.
+SERVER_EXTENSION = "phalanx.dev/server"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class ClusterConfig:
     answer_limit: int = 0
     #: Origin of the settings, for messages: file and context, or "in-cluster".
     source: str = ""
+    #: URL of the page's server that the kubeconfig names for this cluster; "" for none.
+    page_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,27 @@ def config_of(
         headers=overrides.headers(loaded.impersonation(user)),
         context=chosen.name,
         source=chosen.origin,
+        page_url=_page_url(cluster.entry),
     )
+
+
+def with_extension(config: dict[str, Any], name: str, content: dict[str, str]) -> dict[str, Any]:
+    """Return a kubeconfig document whose clusters have the extension `name`, beside their other ones."""
+
+    def extended(cluster: dict[str, Any]) -> dict[str, Any]:
+        others = [entry for entry in cluster.get("extensions") or () if entry.get("name") != name]
+        return {**cluster, "extensions": [*others, {"name": name, "extension": content}]}
+
+    clusters = [{**named, "cluster": extended(named["cluster"])} for named in config["clusters"]]
+    return {**config, "clusters": clusters}
+
+
+def _page_url(cluster: ClusterEntry) -> str:
+    for extension in cluster.extensions or ():
+        content = extension.get("extension")
+        if extension.get("name") == SERVER_EXTENSION and isinstance(content, dict):
+            return str(content.get("url") or "")
+    return ""
 
 
 def _server_url(server: str, tls: bool, origin: str) -> str:

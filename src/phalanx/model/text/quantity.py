@@ -155,6 +155,14 @@ def format_quantity(amount: int, resource: str) -> str:
     return canonical_quantity(amount, resource)
 
 
+def format_alike(resource: str, *amounts: int) -> list[str]:
+    """Format amounts of one sentence in one unit: CPU as `72.8` beside `120`, not as `72800m`."""
+    whole, small = all(amount % 1000 == 0 for amount in amounts), all(abs(amount) < 1000 for amount in amounts)
+    if resource != "cpu" or whole or small or max(map(abs, amounts)) >= _ABSURD:
+        return [format_quantity(amount, resource) for amount in amounts]
+    return [f"{amount / 1000:.3f}".rstrip("0").rstrip(".") for amount in amounts]
+
+
 def canonical_quantity(amount: int, resource: str) -> str:
     """Format a resource amount as an exact quantity for programs."""
     if resource == "cpu":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from phalanx.orders import known_names
@@ -11,6 +11,10 @@ from phalanx.orders.submission.manifests import QUEUE_ANNOTATION, VOLCANO_JOB, J
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
+
+
+# Default of spec.schedulerName in the API.
+_KUBE_SCHEDULER = "default-scheduler"
 
 
 async def refuse_unknown_names(client: KubeClient, documents: list[Json], namespaces: Iterable[str]) -> None:
@@ -41,6 +45,12 @@ async def refuse_unknown_names(client: KubeClient, documents: list[Json], namesp
     if objects is not None:
         known_names.refuse_missing("queue", names, objects)
         _refuse_closed_queues((job for job in jobs if _queue_of(job) in names), objects)
+
+
+def unserved_scheduler_names(documents: Iterable[Json], served: Collection[str]) -> list[str]:
+    """Return the schedulerNames in the documents that neither a scheduler in `served` nor kube-scheduler serves."""
+    stated = (name for document in documents for name in _values(document, "schedulerName"))
+    return [name for name in dict.fromkeys(stated) if name not in served and name != _KUBE_SCHEDULER]
 
 
 def _values(document: Json, key: str) -> Iterator[str]:

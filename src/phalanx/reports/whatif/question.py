@@ -35,6 +35,7 @@ from phalanx.reports.whatif.answer import (
 from phalanx.reports.whatif.asked_gang import refuse_running, waiting_gang
 from phalanx.reports.whatif.changes import QueueChange, changed_queue, lost_nodes, more_nodes, with_priority
 from phalanx.reports.whatif.manifests import PriorityClasses, submission
+from phalanx.reports.whatif.replaced import address_of, without_replaced
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.framework.policy import Policy
@@ -83,6 +84,8 @@ class _Supposed(msgspec.Struct):
 
 def answer_question(question: Question) -> WhatIfAnswer:
     """Return the answer to a what-if question. Raises InputError, PolicyError."""
+    cluster, replaced = without_replaced(question.cluster, question.objects, question.namespace)
+    question = msgspec.structs.replace(question, cluster=cluster)
     without = _as_it_is(question)
     changed, asked, notes = _as_it_would_be(question, without)
     capture, horizon = changed.capture, question.horizon
@@ -106,7 +109,7 @@ def answer_question(question: Question) -> WhatIfAnswer:
         _evicted(after, before),
         _moved(before, after, names),
         _interrupted(after),
-        notes + after.failures,
+        replaced + notes + after.failures,
         list(capture.missing),
         _moved_promises(after),
         capture.promise_origin if capture.promises else None,
@@ -248,16 +251,10 @@ def _as_it_would_be(
 def _check_new(existing: Sequence[FileObject], made: Sequence[FileObject]) -> None:
     """Check the objects to create: an object with an existing name replaces it, except a pod, which is
     immutable."""
-    taken = {_address(entry) for entry in existing}
+    taken = {address_of(entry) for entry in existing}
     for entry in made:
-        if entry.kind == "Pod" and _address(entry) in taken:
+        if entry.kind == "Pod" and address_of(entry) in taken:
             raise InputError(f"{entry.place}: the pod exists already; use --gang, or rename it")
-
-
-def _address(entry: FileObject) -> tuple[str, str, str, str]:
-    metadata = entry.document["metadata"]
-    group = entry.api_version.rpartition("/")[0]
-    return group, entry.kind, str(metadata.get("namespace") or ""), str(metadata["name"])
 
 
 def _names(after: Forecast, asked: tuple[frozenset[str], frozenset[GangKey]]) -> list[str]:

@@ -43,6 +43,7 @@ class Maintenance(CyclePlugin):
     def advance(self, now: float) -> None:
         if self._table.advance(now):
             self._state.room_opened()
+        self._state.recheck_nominations(self._table.changed_rows)
 
     def evict_ended(self, session: Session) -> None:
         self._retry_at = session.now + _RETRY

@@ -32,10 +32,11 @@ class RejectingNodes(CyclePlugin):
         self._version = self._backoff.version
         changed, opened = self._backoff.advance(now)
         nodes = self._state.nodes
-        for row in sorted(map(nodes.row, changed)):
-            if row != NO_ROW:
-                nodes.relabelled.note(row)
-                nodes.changes.note(row)
+        rows = [row for row in sorted(map(nodes.row, changed)) if row != NO_ROW]
+        for row in rows:
+            nodes.relabelled.note(row)
+            nodes.changes.note(row)
+        self._state.recheck_nominations(rows)
         if opened:
             self._state.room_opened()
 

@@ -81,6 +81,9 @@ class UnplaceableUnits(CyclePlugin):
                     marked |= self._mark(key, demand)
         if marked:
             state.room_opened()
+        if marked or fit_again:
+            # The proofs have read limits, and limits that follow from requests have changed since.
+            session.quota_check.forget_limits()
         return fit_again
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> None:

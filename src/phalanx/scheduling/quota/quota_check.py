@@ -31,7 +31,7 @@ class ReservedQuota(Protocol):
 class QuotaCheck:
     """Quota checks of one cycle.
 
-    Limits are fixed for the cycle; usage is current and includes open transactions.
+    Limits are fixed from the first decision of the cycle on; usage is current and includes open transactions.
     """
 
     def __init__(
@@ -67,6 +67,11 @@ class QuotaCheck:
                     ]
                     break
         return self._limits_of_borrowers.get(charge_path, account_limits) if self._lending else account_limits
+
+    def forget_limits(self) -> None:
+        """Compute all limits again at their next use: requests have changed before the first decision."""
+        self._account_limits.clear()
+        self._limits_of_borrowers.clear()
 
     @property
     def any_lends(self) -> bool:

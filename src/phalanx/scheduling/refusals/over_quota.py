@@ -8,7 +8,7 @@ from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import share_of
-from phalanx.model.text.quantity import format_quantity
+from phalanx.model.text.quantity import format_alike, format_quantity
 from phalanx.model.verdict import Objects, Verdict, gang_object, joined_objects
 from phalanx.scheduling.refusals.no_room import NOT_ENOUGH_RESOURCES, to_come
 from phalanx.scheduling.refusals.refusal import GangFault
@@ -73,13 +73,14 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
     def _beyond_all_nodes(self, beyond: tuple[str, int, int], gang: GangRecord, over_limit: str) -> Verdict:
         """Return the verdict on a gang that needs more than all nodes offer: a higher limit would not help."""
         name, needed, offered = beyond
-        change = f"add nodes that offer at least {format_quantity(needed - offered, name)} more {name}"
+        wanted, offers, missing = format_alike(name, needed, offered, needed - offered)
+        change = f"add nodes that offer at least {missing} more {name}"
         if name == self.resource and 0 < self.limit < offered and not self.computed:
             change = f"request at most {format_quantity(self.limit, name)} {name}"
         return Verdict(
             NOT_ENOUGH_RESOURCES,
-            f"gang {gang.title} needs {format_quantity(needed, name)} {name}{to_come(gang)}; all nodes "
-            f"together offer {format_quantity(offered, name)}; also, {over_limit}",
+            f"gang {gang.title} needs {wanted} {name}{to_come(gang)}; all nodes together offer {offers}; also, "
+            f"{over_limit}",
             # More nodes do not raise a limit that a user has declared.
             unschedulable=self.computed,
             needed=self.need,
@@ -91,7 +92,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
 
     def _sentence_and_change(self) -> tuple[str, str]:
         name, label = self.resource, self.account.label
-        used, wanted, limit = (format_quantity(amount, name) for amount in (self.used, self.wanted, self.limit))
+        used, wanted, limit = format_alike(name, self.used, self.wanted, self.limit)
         kept = (
             f" and {format_quantity(self.kept, name)} reserved for units that start before this one would end"
             if self.kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.quota.limits import AccountLimit
 from phalanx.scheduling.quota.quota_check import QuotaCheck
-from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import Timeline
 from phalanx.scheduling.reservations.window import Part, Window
 
@@ -35,16 +34,19 @@ class AccountFuture:
         quotas: QuotaCheck,
         windows: Iterable[Window],
         now: int,
-        start_delay: int = 0,
+        end_of: Callable[[PodRecord], int],
     ) -> None:
-        """Initialize for the windows. Queries subtract the later releases of pods that a search has removed
-        tentatively: their usage is already gone."""
+        """Initialize for the windows; `end_of` returns the latest end of a pod.
+
+        Queries subtract the later releases of pods that a search has removed tentatively: their usage is already
+        gone.
+        """
         self._state = state
         self._line = line
         self._quotas = quotas
         self._windows = {id(window): window for window in windows}
         self._now = now
-        self._start_delay = start_delay
+        self._end_of = end_of
         # (account, resource) -> int64[T]: present usage minus future usage, with windows.
         self._less: dict[tuple[int, str], IntArray] = {}
         self._released: dict[int, dict[str, IntArray]] | None = None
@@ -148,7 +150,7 @@ class AccountFuture:
         for record in removed:
             if record.charge_path is None or account not in record.charge_path.path:
                 continue
-            end = latest_end(record, self._now, self._start_delay)
+            end = self._end_of(record)
             footprint = record.charged_footprint or record.footprint
             lessened[bisect_left(self._line.edges, end) :] -= footprint.amounts.get(resource, 0)
         return lessened
@@ -174,7 +176,7 @@ class AccountFuture:
             by_path: dict[int, tuple[ChargePath, dict[str, IntArray]]] = {}
             for record in self._charged_pods():
                 charge_path, footprint = record.charge_path, record.charged_footprint or record.footprint
-                end = latest_end(record, self._now, self._start_delay)
+                end = self._end_of(record)
                 slot = bisect_left(edges, end)
                 if charge_path is None or slot >= len(edges):
                     continue

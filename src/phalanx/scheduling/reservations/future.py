@@ -11,6 +11,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
+from phalanx.model.pod import MemberState
 from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
@@ -44,6 +45,8 @@ class FutureMatrix:
         self._ends: dict[int, tuple[IntArray, IntArray]] = {}
         # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
         self.endless: IntArray = np.zeros(0, dtype=np.int64)
+        # Row -> uid -> time from which a pod is known whose binding the API has not confirmed.
+        self._assumed: dict[int, dict[str, int]] = {}
         # Moment -> row -> number of pods that end then.
         self._moments: dict[int, dict[int, int]] = {}
         self._width = 0
@@ -212,7 +215,11 @@ class FutureMatrix:
                 if not by_row:
                     del self._moments[end]
         ends, usages, endless = [], [], 0
+        earlier = self._assumed.pop(row, {})
         for record in self._state.pods.on(row):
+            if record.state is MemberState.ASSUMED:
+                uid = record.pod.uid
+                self._assumed.setdefault(row, {})[uid] = earlier.get(uid, self._now)
             end = self.end_of(record)
             if end == FOREVER:
                 endless += not record.pod.fixture
@@ -488,7 +495,8 @@ class FutureMatrix:
 
     def end_of(self, record: PodRecord) -> int:
         """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
-        end = latest_end(record, self._now, self._start_delay)
+        assumed = self._assumed.get(record.row, {}).get(record.pod.uid, 0)
+        end = latest_end(record, self._now, self._start_delay, assumed)
         return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
     def free_beside(self, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:

@@ -57,7 +57,7 @@ class ReservationPlan(RepairedPlan):
         # blocking pod has no known end). The next cycle searches again for units with an older moment.
         self._hopeless: dict[UnitKey, tuple[Moment, Never | None]] = {}
         self._outdated_searches = False
-        self._searched_at = (-1, -1, -1)
+        self._searched_at: tuple[int, ...] = ()
         # Unit of each gang that has requested a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
         # Units whose turn at the promised time failed: (end of the rest, its length).
@@ -134,7 +134,7 @@ class ReservationPlan(RepairedPlan):
     @property
     def outdated(self) -> bool:
         """Whether the end of a pod, or a node, has changed since the plan was updated."""
-        if self._hopeless and (self._outdated_searches or self._searched_at != self._moment()[1:]):
+        if self._hopeless and (self._outdated_searches or self._searched_at != self._search_moment()):
             return True
         return self.advance.outdated or (self.active and not (self._future.times_current and self._nodes_current))
 
@@ -220,16 +220,22 @@ class ReservationPlan(RepairedPlan):
     def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
         """Return units for which a start is searched again, because the end of a pod or a node has changed.
 
-        Where room has grown, `hopeless` lets the first units of each queue search again.
+        Where room has grown, `hopeless` lets the first units of each queue search again: without a depth all units.
         """
-        self._searched_at = self._moment()[1:]
+        moment = self._searched_at = self._search_moment()
         for key in [key for key in self._hopeless if not waits(key)]:
             del self._hopeless[key]
-        outdated = [key for key, (searched_at, _) in self._hopeless.items() if searched_at[1:] != self._searched_at]
+        outdated = [
+            key for key, (searched_at, _) in self._hopeless.items() if searched_at[-len(moment) :] != moment
+        ]
         self._outdated_searches = len(outdated) > _MOST_SEARCHES
         for key in outdated[:_MOST_SEARCHES]:
             del self._hopeless[key]
         return outdated[:_MOST_SEARCHES]
+
+    def _search_moment(self) -> tuple[int, ...]:
+        """Return the part of the moment with which starts are searched again for all units without a start."""
+        return self._moment()[1:] if self.settings.depth else self._moment()
 
     def _grant(self, ask: Ask) -> None:
         """Grant pending advance reservations one after the other, each beside the earlier ones."""
@@ -372,7 +378,7 @@ class ReservationPlan(RepairedPlan):
         """Replace the window if the unit's request has changed; return whether it has."""
         reservation = self._reservations[key]
         duration += self.settings.start_delay if duration else 0
-        if duration == reservation.duration and _request_of(parts) == _request_of(reservation.parts):
+        if duration == reservation.duration and request_of(parts) == request_of(reservation.parts):
             return False
         self._quotas = quotas
         self._catch_up()
@@ -506,7 +512,7 @@ class ReservationPlan(RepairedPlan):
             self.started(placed)
 
 
-def _request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
+def request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
     """Return the request of parts, without the state of nodes."""
     return [
         (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)

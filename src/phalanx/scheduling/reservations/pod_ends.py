@@ -11,10 +11,11 @@ from phalanx.scheduling.reservations.timeline import FOREVER
 _OVERRUN = tuple(60 * minutes for minutes in (1, 6, 21, 51, 111, 231, 531, 1131, 2331, 5331, 11331))
 
 
-def latest_end(record: PodRecord, now: int, start_delay: int = 0) -> int:
+def latest_end(record: PodRecord, now: int, start_delay: int = 0, assumed: int = 0) -> int:
     """Return the latest end of a pod in seconds since the epoch; FOREVER if unknown. An overdue pod ends soon.
 
-    `start_delay` is the time from a pod's binding to its start, when its clock begins.
+    `start_delay` is the time from a pod's binding to its start, when its clock begins. `assumed` is the time of the
+    binding while the API has not confirmed it (0: now): its expected end does not move on with every second.
     """
     pod = record.pod
     if record.state is MemberState.TERMINATING or record.evicting:
@@ -23,7 +24,8 @@ def latest_end(record: PodRecord, now: int, start_delay: int = 0) -> int:
         # A nominated pod occupies room from an unknown time on.
         return FOREVER
     else:
-        start = pod.started or max((pod.bound or now) + start_delay, now)
+        bound = max(pod.bound + start_delay, now) if pod.bound else (assumed or now) + start_delay
+        start = pod.started or bound
         known = pod.run_time.latest_end(start, pod.grace)
         if known is None:
             return FOREVER

@@ -91,6 +91,9 @@ class RepairedPlan(StandingPlan):
         for reservation in self._reservations.values():
             parts = parts_now(reservation)
             if parts is not reservation.parts:
+                reservation.window = reservation.window.with_classes(
+                    {old.pod_class: new.pod_class for old, new in zip(reservation.parts, parts, strict=True)}
+                )
                 reservation.parts, reservation.lacks = parts, NOT_SEARCHED
                 self._compressed_at = (-1, -1, -1, -1)
         self._relabelled = self._state.nodes.relabelled.end

@@ -255,5 +255,5 @@ class StandingPlan:
             self._quotas,
             self._future.windows,
             self._now,
-            self.settings.start_delay,
+            self._future.end_of,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -98,3 +100,12 @@ class Window:
             if self.kept
             else np.zeros(0, dtype=np.intp)
         )
+
+    def with_classes(self, classes: Mapping[ClassRecord, ClassRecord]) -> Window:
+        """Return the window of pods that have other classes now; itself if the classes are the same."""
+        if all(old is new for old, new in classes.items()):
+            return self
+        shares = tuple(
+            Share(classes.get(share.pod_class, share.pod_class), share.rows, share.counts) for share in self.shares
+        )
+        return Window(self.start, self.end, shares, self.charges)

@@ -195,11 +195,11 @@ class Session:
 
     def offered(self) -> Mapping[str, int]:
         """Return the shareable amounts by resource: allocatable of nodes, or usage where it is larger."""
-        return self.memo("offered", lambda: offered(self.state))
+        return self.memo(offered, lambda: offered(self.state))
 
     def usable(self) -> Mapping[str, int]:
         """Return the amounts that queues can share by resource, without nodes and usage outside of all queues."""
-        return self.memo("usable", lambda: usable(self.state))
+        return self.memo(usable, lambda: usable(self.state))
 
     def forget_totals(self) -> None:
         """Recompute `totals` at its next call."""

@@ -22,7 +22,7 @@ from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
-from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.plan import ReservationPlan, request_of
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
 from phalanx.scheduling.reservations.window import Part, Window
@@ -136,14 +136,13 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 
 
 def _parts_now(session: Session, plan: ReservationPlan, reservation: Reservation) -> tuple[Part, ...]:
-    """Return the request of a reservation with the nodes and topology domains of now; itself if unchanged."""
-    if any(part.domains is not None for part in reservation.parts):
+    """Return the request of a reservation with the classes, nodes and topology domains of now; itself if
+    unchanged."""
+    if any(part.domains is not None for part in reservation.parts) or _is_reclassified(session, reservation):
         unit = session.queue.unit(reservation.key)
         fresh = requested_parts(session, plan, unit) if unit is not None else ()
         same = len(fresh) == len(reservation.parts) and all(map(_same, fresh, reservation.parts))
-        requests = [(part.pod_class, part.count, part.charge_path) for part in fresh]
-        former = [(part.pod_class, part.count, part.charge_path) for part in reservation.parts]
-        return reservation.parts if same or requests != former else fresh
+        return reservation.parts if same or request_of(fresh) != request_of(reservation.parts) else fresh
     rows = [
         plan.beside_collections(reservation.key, session.placer.eligible_rows(part.pod_class))
         for part in reservation.parts
@@ -155,7 +154,19 @@ def _parts_now(session: Session, plan: ReservationPlan, reservation: Reservation
     )
 
 
+def _is_reclassified(session: Session, reservation: Reservation) -> bool:
+    """Return whether the pods of a unit have other classes now: a namespace in which a kubelet has rejected pods
+    shares none with other namespaces."""
+    key = reservation.key
+    record = session.state.pods.get(key) if isinstance(key, str) else None
+    namespace = (record.pod.namespace if record is not None else "") if isinstance(key, str) else key[0].namespace
+    separate = namespace if namespace in session.state.pods.separate else ""
+    return any(part.pod_class.namespace != separate for part in reservation.parts)
+
+
 def _same(one: Part, other: Part) -> bool:
+    if one.pod_class is not other.pod_class:
+        return False
     if one.domains is None or other.domains is None:
         return one.domains is other.domains and np.array_equal(one.rows, other.rows)
     return np.array_equal(one.rows, other.rows) and np.array_equal(one.domains, other.domains)

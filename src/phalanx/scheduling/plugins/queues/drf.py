@@ -29,10 +29,10 @@ class Drf(Plugin):
         if isinstance(gang, PodRecord) or not gang.allocated:
             return 0.0
         used: dict[str, int] = {}
-        for footprint, count in gang.allocated.items():
+        for footprint, count in gang.allocated:
             for name, amount in footprint.amounts.items():
                 used[name] = used.get(name, 0) + amount * count
-        return order_by_share(used.items(), session.memo("offered", lambda: _offered(session)))
+        return order_by_share(used.items(), session.memo("drf: offered", lambda: _offered(session)))
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[Level, ...]:
         if not self._hierarchical or account.key.tree is not Tree.QUEUE:

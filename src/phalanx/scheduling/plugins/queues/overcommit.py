@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.model.text.quantity import format_quantity
+from phalanx.model.text.quantity import format_alike
 from phalanx.plugin import Arguments, GangRecord, Plugin, View, Vote
 
 _DEFAULT_FACTOR = 1.2
@@ -40,21 +40,30 @@ class Overcommit(Plugin):
             allocatable, used = totals.get(name, (0, 0))
             most = allocatable * self._per_mille // 1000
             left = max(0, most - used - inqueue.get(name, 0))
-            if amount > left:
-                wanted, rest = format_quantity(amount, name), format_quantity(left, name)
-                missing = format_quantity(amount - left, name)
-                name_of_size = "it requests" if spec is not None and spec.generated else "its minResources request"
-                ways = ["add nodes"] if amount > most else [f"wait until groups with {missing} {name} finish"]
-                # Pods beyond the size of the cluster never start, whatever the factor admits.
-                if amount <= allocatable:
-                    ways.append("raise overcommit-factor")
-                if spec is not None and not spec.generated:
-                    ways.append("lower minResources")
-                return (
-                    f"{name_of_size} {wanted} {name}; {rest} can still be admitted "
-                    f"(overcommit-factor {self._per_mille / 1000:g})",
-                    ", or ".join(ways),
+            if spec is not None and amount > left:
+                # At least one pod requests the mean of the gang.
+                mean = -(-amount // max(1, spec.min_member))
+                largest = _largest(session, name)
+                wanted, rest, missing, each, node = format_alike(name, amount, left, amount - left, mean, largest)
+                name_of_size = "it requests" if spec.generated else "its minResources request"
+                message = (
+                    f"{name_of_size} {wanted} {name}; {rest} {name} can still be admitted "
+                    f"(overcommit-factor {self._per_mille / 1000:g})"
                 )
+                if mean > largest:
+                    message += f"; the largest node offers {node} {name}"
+                    ways = [f"request at most {node} {name} per pod"] * bool(largest)
+                    ways.append(f"add nodes that offer at least {each} {name} each")
+                elif amount > most:
+                    ways = ["add nodes"]
+                else:
+                    ways = [f"wait until groups with {missing} {name} finish"]
+                # Pods beyond the size of the cluster or of its nodes never start, whatever the factor admits.
+                if amount <= allocatable and mean <= largest:
+                    ways.append("raise overcommit-factor")
+                if not spec.generated and mean <= largest:
+                    ways.append("lower minResources")
+                return message, ", or ".join(ways)
         return None
 
     def admission_key(self, gang: GangRecord) -> Hashable:
@@ -75,3 +84,10 @@ class Overcommit(Plugin):
             if amount > 0:
                 fits = min(fits, max(0, room // amount))
         return fits
+
+
+def _largest(session: View, resource: str) -> int:
+    """Return the largest amount of a resource that one node offers."""
+    column, allocatable = session.state.space.find(resource), session.state.nodes.allocatable
+    known = column is not None and column < len(allocatable)
+    return int(allocatable[column].max(initial=0)) if known else 0

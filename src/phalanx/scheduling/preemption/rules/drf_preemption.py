@@ -54,6 +54,6 @@ class DrfPreemption:
 def gang_holdings(gang: GangRecord) -> dict[str, int]:
     """Return the usage of all members of a gang, terminating ones included."""
     held: dict[str, int] = {}
-    for footprint, count in gang.allocated.items():
+    for footprint, count in gang.allocated:
         add_amounts(held, footprint.amounts, count)
     return held
