@@ -22,18 +22,18 @@ async def with_server_starts(
 
     No server is asked if no entry waits. A gang has the same kind and name in both lists.
     """
-    from phalanx.cli.server.address import server_address
-    from phalanx.cli.server.requests import Server, ServerUnavailable
+    from phalanx.cli.server.choice import find_server
+    from phalanx.cli.server.requests import ServerUnavailable
     from phalanx.daemon.gang_entries import ListedGangs
 
     if not any(entry.state.waits for entry in entries):
         return list(entries)
     try:
-        address = await server_address(client, invocation.client)
-        if address is None:
+        server = await find_server(client, invocation.client)
+        if server is None:
             return None
         question = {"namespace": namespace, "own": client.namespace}
-        answer = await Server(client, address).get("commands/jobs", ListedGangs, question)
+        answer = await server.get("commands/jobs", ListedGangs, question)
     except (ServerUnavailable, click.ClickException):
         return None
     known = {(entry.kind, entry.namespace, entry.name): entry for entry in answer.items if entry.promise}
