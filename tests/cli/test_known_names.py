@@ -15,6 +15,8 @@ from phalanx.cli.invocation import Invocation
 from phalanx.cli.jobs.served_names import warn_of_unserved_names
 from phalanx.cli.listing.known_names import refuse_unknown_scope
 from phalanx.cli.main import cli
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ApiError
 from phalanx.orders.errors import OrderError
 from phalanx.orders.known_names import known_names
@@ -148,12 +150,17 @@ def test_scheduler_name_without_a_scheduler_is_found_in_jobs_and_pods(
 
 
 class Publishing:
-    """Client of a cluster whose schedulers publish these names; None: the user cannot read them."""
+    """Client of a cluster whose schedulers publish these names; None: the user cannot read them. The user has a
+    token, and the cluster no server."""
 
     namespace = "default"
+    config = ClusterConfig("https://cluster.example")
 
     def __init__(self, names: tuple[str, ...] | None) -> None:
         self._names = names
+
+    async def identity(self) -> ClientIdentity:
+        return ClientIdentity("Bearer token")
 
     async def get(self, path: str) -> dict[str, Any]:
         if self._names is None or "kube-public" in path:

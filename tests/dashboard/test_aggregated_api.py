@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import re
@@ -135,6 +136,27 @@ def comparable(output: str) -> str:
     """Return an output without times, names of users and repeated spaces."""
     plain = re.sub(r"\d+(\.\d+)? ?(s|ms|m|h|min)\b|\d\d:\d\d:\d\d", "", output)
     return re.sub(r" +", " ", plain).replace("system:serviceaccount:ours:tenant", "tenant-ours")
+
+
+async def test_exec_plugin_with_a_certificate_is_run_once(
+    site: Site, aggregated: Page, tenant: Certified, tmp_path: Path
+) -> None:
+    config = json.loads(tenant.file.read_text())
+    user = config["users"][0]["user"]
+    status = {
+        "clientCertificateData": base64.b64decode(user["client-certificate-data"]).decode(),
+        "clientKeyData": base64.b64decode(user["client-key-data"]).decode(),
+    }
+    version = "client.authentication.k8s.io/v1"
+    answer, runs = tmp_path / "answer.json", tmp_path / "runs"
+    answer.write_text(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
+    script = f"echo run >> {runs}; cat {answer}"
+    plugin = {"apiVersion": version, "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
+    config["users"][0]["user"] = {"exec": plugin}
+    file = tmp_path / "exec.kubeconfig"
+    file.write_text(json.dumps(config))
+    assert "ours/impossible" in (await invoke(file, "why", "impossible")).output
+    assert runs.read_text().split() == ["run"]
 
 
 async def test_user_with_a_token_is_answered_without_a_published_address(site: Site, aggregated: Page) -> None:
@@ -316,6 +338,15 @@ async def test_rotated_authority_of_the_front_proxy_is_read_and_a_broken_one_is_
         assert await is_answered()
     finally:
         await write()
+
+
+async def test_api_service_of_another_installation_is_not_changed(site: Site, aggregated: Page) -> None:
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
+    before = (await site.client.get(path))["spec"]
+    other = AggregatedOptions("127.0.0.1", 0, "tools", "phalanx-visibility")
+    problem = await aggregated_server.register(site.client, other, b"PEM")
+    assert problem == "the APIService names another Service than tools/phalanx-visibility"
+    assert (await site.client.get(path))["spec"] == before
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")

@@ -226,6 +226,15 @@ def test_unusable_configuration_is_refused(changed: dict[str, str]) -> None:
         read_front_proxy(config(PROXY_CA) | changed)
 
 
+def test_authority_of_users_is_refused_unless_the_front_proxy_has_a_name() -> None:
+    shared = {"client-ca-file": Authority().certificate.decode() + PROXY_CA.certificate.decode()}
+    with pytest.raises(FrontProxyError, match="each user could act as another"):
+        read_front_proxy(config(PROXY_CA, allowed_names=[]) | shared)
+    assert read_front_proxy(config(PROXY_CA) | shared).names == (NAME,)
+    own = {"client-ca-file": Authority().certificate.decode()}
+    assert read_front_proxy(config(PROXY_CA, allowed_names=[]) | own).names == ()
+
+
 def test_key_of_the_certificate_is_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     Served().use(PROXY)

@@ -70,6 +70,7 @@ async def test_chart_has_the_objects_of_install(major: str) -> None:
     assert service["selector"].items() <= template["metadata"]["labels"].items()
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert [port["targetPort"] for port in service["ports"]] == ["aggregated"]
+    assert service["publishNotReadyAddresses"] is True
     assert f"--aggregated-api=0.0.0.0:{ports['aggregated']}" in container["args"]
     assert f"--aggregated-service={NAMESPACE}/phalanx-visibility" in container["args"]
 

@@ -104,9 +104,9 @@ async def test_a_watch_of_one_name_sees_only_it(client: Client) -> None:
 
 
 async def test_a_watch_of_one_namespace_sees_only_it(client: Client) -> None:
-    async with client.watch("/api/v1/namespaces/kube-system/configmaps") as stream:
+    async with client.watch("/api/v1/namespaces/kube-public/configmaps") as stream:
         await client.create(CONFIG_MAPS, config_map("a"))
-        await client.create("/api/v1/namespaces/kube-system/configmaps", config_map("b"))
+        await client.create("/api/v1/namespaces/kube-public/configmaps", config_map("b"))
         assert await stream.event() == ("ADDED", "b")
 
 

@@ -62,7 +62,10 @@ def visibility_service(namespace: str, address: str = "") -> list[Manifest]:
     else:
         selector = {"app.kubernetes.io/name": LABELS["app.kubernetes.io/name"]}
         selector["app.kubernetes.io/component"] = "dashboard"
-        spec = {"selector": selector, "ports": [{"name": "aggregated", "port": 443, "targetPort": "aggregated"}]}
+        ports = [{"name": "aggregated", "port": 443, "targetPort": "aggregated"}]
+        # Discovery is answered while the page still reads the cluster, so that the deletion of namespaces does not
+        # wait for it.
+        spec = {"selector": selector, "ports": ports, "publishNotReadyAddresses": True}
     return [
         make_object("v1", "Service", SERVICE, namespace, spec=spec),
         make_object(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from phalanx.dashboard.access import Viewer, ViewerAccessError
 from phalanx.kube.auth.certificate_secret import load_chain, server_context
@@ -88,10 +88,28 @@ def read_front_proxy(data: Mapping[str, str]) -> FrontProxy:
     if not proxy.user_headers:
         raise FrontProxyError("requestheader-username-headers is empty")
     try:
-        x509.load_pem_x509_certificates(proxy.authorities)
+        certificates = x509.load_pem_x509_certificates(proxy.authorities)
     except ValueError as error:
         raise FrontProxyError(f"requestheader-client-ca-file: {error}") from error
+    if not proxy.names and _keys(certificates) & _user_keys(data):
+        raise FrontProxyError(
+            "requestheader-allowed-names is empty, and an authority of the front proxy also signs certificates of "
+            "users, so that each user could act as another; set --requestheader-allowed-names"
+        )
     return proxy
+
+
+def _user_keys(data: Mapping[str, str]) -> set[bytes]:
+    """Return the public keys of the authorities that sign certificates of users, as far as they are readable."""
+    try:
+        return _keys(x509.load_pem_x509_certificates((data.get("client-ca-file") or "").encode()))
+    except ValueError:
+        return set()
+
+
+def _keys(certificates: Iterable[x509.Certificate]) -> set[bytes]:
+    form = PublicFormat.SubjectPublicKeyInfo
+    return {item.public_key().public_bytes(Encoding.DER, form) for item in certificates}
 
 
 class ProxyTrust(ssl.SSLContext):
@@ -117,11 +135,18 @@ class ProxyTrust(ssl.SSLContext):
         return self._current is not None
 
     def use(self, proxy: FrontProxy, chain: bytes) -> None:
-        """Verify clients by the unexpired authorities of `proxy`, and present the certificate of `chain` (PEM)."""
-        self.proxy = proxy
+        """Verify clients by the unexpired authorities of `proxy`, and present the certificate of `chain` (PEM).
+
+        Raises OSError and ValueError for certificates that cannot be loaded; the configuration in use remains so.
+        """
         authorities = _unexpired(proxy.authorities, self._now())
-        if (authorities, chain) == self._loaded:
-            return
+        if (authorities, chain) != self._loaded:
+            self._current = self._context(authorities, chain)
+            self._loaded = (authorities, chain)
+        self.proxy = proxy
+
+    @staticmethod
+    def _context(authorities: bytes, chain: bytes) -> ssl.SSLContext:
         context = server_context()
         load_chain(context, chain)
         # Probes and discovery of the server itself have no certificate.
@@ -133,7 +158,7 @@ class ProxyTrust(ssl.SSLContext):
         # A resumed session would not be verified again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
-        self._current, self._loaded = context, (authorities, chain)
+        return context
 
     def wrap_bio(self, *arguments: Any, **more: Any) -> ssl.SSLObject:
         """Begin a connection with the newest certificates."""

@@ -108,6 +108,7 @@ class _Maintenance:
                     serving = True
                     log.info("aggregated API %s is served", API_SERVICE)
             except Exception:
+                # The page and the connections that are trusted now continue.
                 log.exception("aggregated API %s: certificates and trust are not refreshed", API_SERVICE)
             await asyncio.sleep(REFRESH_SECONDS)
 
@@ -118,19 +119,18 @@ class _Maintenance:
                 await self._secret.refresh()
             path = CONFIG_MAPS.path("kube-system", CONFIG_MAP)
             self._trust.use(read_front_proxy((await self._client.get(path)).get("data") or {}), self._secret.chain)
-            if checked:
-                await register(self._client, self._options, self._secret.bundle)
-        except (ApiError, ConnectionLost, FrontProxyError) as error:
-            if str(error) != self._problem:
-                log.warning("aggregated API %s: %s; retrying", API_SERVICE, error)
-            self._problem = str(error)
-            return False
-        self._problem = ""
-        return True
+            problem = await register(self._client, self._options, self._secret.bundle) if checked else ""
+        except (ApiError, ConnectionLost, FrontProxyError, OSError, ValueError) as error:
+            problem = str(error)
+        if problem and problem != self._problem:
+            log.warning("aggregated API %s: %s; retrying", API_SERVICE, problem)
+        self._problem = problem
+        return not problem
 
 
-async def register(client: KubeClient, options: AggregatedOptions, authorities: bytes) -> None:
-    """Write the authorities of the serving certificate into the APIService, if they differ.
+async def register(client: KubeClient, options: AggregatedOptions, authorities: bytes) -> str:
+    """Write the authorities of the serving certificate into the APIService, if they differ. Return why they are not
+    written, "" if they are.
 
     An administrator creates and deletes this object. An object that names another Service is not changed.
     """
@@ -138,12 +138,12 @@ async def register(client: KubeClient, options: AggregatedOptions, authorities: 
     spec: dict[str, Any] = (await client.get(path)).get("spec") or {}
     service = spec.get("service") or {}
     if (service.get("namespace"), service.get("name")) != (options.namespace, options.service):
-        log.warning("APIService %s names another Service: its caBundle is not written", API_SERVICE)
-        return
+        return f"the APIService names another Service than {options.namespace}/{options.service}"
     bundle = base64.b64encode(authorities).decode()
     if spec.get("caBundle") != bundle:
         await client.patch(path, {"spec": {"caBundle": bundle}}, PatchType.MERGE)
         log.info("caBundle of APIService %s written", API_SERVICE)
+    return ""
 
 
 @contextlib.contextmanager
