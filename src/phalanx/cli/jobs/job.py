@@ -13,7 +13,7 @@ import click
 from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
-from phalanx.cli.jobs.job_kinds import KINDS, parse_kinds, refuse_unknown_kinds
+from phalanx.cli.jobs.job_kinds import KINDS, has_kind, known_kinds
 from phalanx.cli.orders.confirmation import CancelArguments, cancel_options, confirmed
 
 if TYPE_CHECKING:
@@ -155,15 +155,13 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     from phalanx.cli.jobs.starts import StartQuestion
     from phalanx.cli.listing.known_names import refuse_unknown_scope
     from phalanx.cli.listing.outages import survived_outage
-    from phalanx.reports.jobs.job_names import kinds_of
     from phalanx.reports.jobs.job_report import JobReader
 
     output, queue = invocation.output, arguments.queue
     if arguments.start and (arguments.states or arguments.kinds or arguments.selector):
         raise click.UsageError("--start excludes --state, --kind and --selector")
     requirements = parse_selector(arguments.selector)
-    spellings, kinds = selected_states(arguments.states), parse_kinds(arguments.kinds)
-    refuse_unknown_kinds(kinds)
+    spellings, kinds = selected_states(arguments.states), known_kinds(arguments.kinds)
     display = Display("table" if output == "name" else output, live=arguments.watch)
 
     def is_shown(entry: JobEntry) -> bool:
@@ -177,7 +175,7 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
             display.show(*await StartQuestion(invocation, namespace, queue or "").answer(client, output))
             return
         jobs = await reader.jobs(namespace, time.time())
-        jobs = [job for job in jobs if is_shown(job.entry) and (not kinds or not kinds.isdisjoint(kinds_of(job)))]
+        jobs = [job for job in jobs if is_shown(job.entry) and has_kind(job, kinds)]
         if not jobs:
             await refuse_unknown_scope(client, namespace and arguments.namespace, (queue,) if queue else ())
         entries = [job.entry for job in jobs]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from phalanx.reports.jobs.job_report import FoundJob
 
 #: Kinds that the help lists first; gang: only its pods declare it.
 KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
@@ -28,3 +32,17 @@ def refuse_unknown_kinds(kinds: Collection[str], listed: Collection[str] = ()) -
 
         known = (*KINDS, "pod", *job_words().values(), *listed)
         refuse_unknown_words("--kind", unlisted, dict(zip(known, known, strict=True)))
+
+
+def known_kinds(texts: Collection[str]) -> set[str]:
+    """Return the kinds that --kind selects. Raises click.UsageError for an unknown one."""
+    kinds = parse_kinds(texts)
+    refuse_unknown_kinds(kinds)
+    return kinds
+
+
+def has_kind(job: FoundJob, kinds: Collection[str]) -> bool:
+    """Return whether a job is of one of `kinds`; of any kind if there are none."""
+    from phalanx.reports.jobs.job_names import kinds_of
+
+    return not kinds or not kinds_of(job).isdisjoint(kinds)
