@@ -284,3 +284,9 @@ def test_notifications_of_objects_without_known_pods_name_the_annotation(tmp_pat
     refused = run(str(file), "--dry-run", "--notify", "end")
     assert refused.exit_code == 1
     assert "write the annotation phalanx.dev/notify on the pod template" in refused.output
+
+
+def test_memory_without_a_unit_is_refused() -> None:
+    refused = run("--name", "train", "--image", "torch", "--dry-run", "--memory", "4")
+    assert refused.exit_code == 2
+    assert "invalid --memory '4': that is 4 bytes; write a unit, such as 4Gi" in refused.output

@@ -115,11 +115,11 @@ async def reserve(
     """Create an advance reservation and return it (docs/advance-reservations.md); see AsyncCluster.reserve."""
     from phalanx.kube.paths import Resource
     from phalanx.orders.submission.creation import amounts
-    from phalanx.sdk.requests import text_of_amount
+    from phalanx.sdk.requests import text_of_amount, text_of_memory
 
     times = {"start": start, "notBefore": not_before, "end": end, "duration": duration}
     with translated(f"reservation/{name}"):
-        requests = amounts(text_of_amount(cpus), memory, text_of_amount(gpus))
+        requests = amounts(text_of_amount(cpus), text_of_memory(memory), text_of_amount(gpus))
         if bool(nodes) == bool(requests):
             raise InvalidArgumentError("set either nodes, or cpus, memory or gpus of each pod", field="nodes")
         container = {"name": "pod", "resources": {"requests": requests}}
