@@ -46,7 +46,7 @@ async def predict(cluster: AsyncCluster, change: Change) -> WhatIfAnswer:
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.documents import read_documents
-    from phalanx.simulation.errors import InputError
+    from phalanx.simulation.errors import InputError, OptionError
 
     unknown = sorted(set(change) - set(Change.__annotations__))
     if unknown:
@@ -86,6 +86,8 @@ async def predict(cluster: AsyncCluster, change: Change) -> WhatIfAnswer:
             tuple(words),
         )
         return answer_question(question)
+    except OptionError as error:
+        raise InvalidArgumentError(error.python_message, field=error.argument) from error
     except (InputError, PolicyError) as error:
         raise InvalidArgumentError(str(error)) from error
 
