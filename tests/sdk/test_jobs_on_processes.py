@@ -69,6 +69,19 @@ def test_waiting_job_explains_itself_and_obeys_orders(local_cluster: Cluster) ->
         job.wait(60, state="deleted").refresh()
 
 
+def test_running_job_is_suspended_and_resumed_and_not_held(local_cluster: Cluster) -> None:
+    job = local_cluster.submit(["sleep", "600"], name="long")
+    job.wait(60, state="running")
+    with pytest.raises(RequestRejectedError, match=r"only a waiting gang can be held; use job.suspend\(\)$"):
+        job.hold()
+    assert "will be suspended" in job.suspend()
+    job.wait(60, state="suspended")
+    assert job.suspend() == "vcjob/long is already suspended"
+    assert "released" in job.resume()
+    job.wait(60, state="running")
+    job.cancel()
+
+
 def test_array_runs_at_most_its_limit_and_returns_results_in_order(local_cluster: Cluster) -> None:
     array = local_cluster.map_array(["echo", "{}"], "abc", name="alphabet", limit=1)
     assert len(array.jobs) == 1
