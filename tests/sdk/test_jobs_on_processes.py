@@ -101,7 +101,8 @@ def test_lists_of_the_cluster_are_entries_with_fields(local_cluster: Cluster) ->
     reservation = local_cluster.reserve(
         "course", start="2099-12-01T09:00:00Z", duration="1h", gpus=1, count=2, queue="default"
     )
-    assert reservation["spec"]["owners"] == [{"namespaces": ["default"]}]
+    assert (reservation.name, reservation.phase, reservation.queue) == ("course", "Pending", "default")
+    assert reservation.start == "2099-12-01T09:00:00Z"
 
 
 def test_rejected_submission_names_the_object(local_cluster: Cluster) -> None:
