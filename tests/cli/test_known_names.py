@@ -12,6 +12,7 @@ import pytest
 
 from phalanx.cli.connection import ClientOptions
 from phalanx.cli.invocation import Invocation
+from phalanx.cli.jobs.job_kinds import parse_kinds
 from phalanx.cli.jobs.served_names import warn_of_unserved_names
 from phalanx.cli.listing.known_names import refuse_unknown_scope
 from phalanx.cli.main import cli
@@ -21,6 +22,10 @@ from phalanx.kube.errors import ApiError
 from phalanx.orders.errors import OrderError
 from phalanx.orders.known_names import known_names
 from phalanx.orders.submission.known_references import refuse_unknown_names, unserved_scheduler_names
+from phalanx.reports.jobs.entries import JobEntry
+from phalanx.reports.jobs.job_names import kinds_of
+from phalanx.reports.jobs.job_report import FoundJob
+from phalanx.reports.jobs.kinds import group_kinds
 
 OBJECTS = {
     "/api/v1/namespaces": ("default", "team-a"),
@@ -121,12 +126,27 @@ def test_job_list_refuses_an_unknown_state_with_the_known_states() -> None:
     assert 'unknown --state "banana"; expected one of Pending, Gated' in refused.output
 
 
-@pytest.mark.parametrize("command", [["job", "list"], ["reservations"]])
-def test_lists_refuse_an_unknown_kind_with_the_known_kinds(command: list[str]) -> None:
+@pytest.mark.parametrize(("command", "kind"), [(["job", "list"], "pytorchjob"), (["reservations"], "promise")])
+def test_lists_refuse_an_unknown_kind_with_the_known_kinds(command: list[str], kind: str) -> None:
     refused = run(*command, "--kind", "banana")
     assert refused.exit_code == 2
     assert "banana" in refused.output
-    assert "is not one of" in refused.output
+    assert kind in refused.output
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("pg", "gang"), ("vj", "vcjob"), ("PyTorchJobs", "pytorchjob"), ("lws", "leaderworkerset"), ("x", "x")],
+)
+def test_kind_of_a_list_is_selected_by_kind_plural_and_short_name(text: str, kind: str) -> None:
+    assert parse_kinds([text]) == {kind}
+
+
+def test_pod_group_of_an_operator_is_selected_by_the_kind_of_its_job() -> None:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train", "uid": "u", "controller": True}
+    document = {"metadata": {"name": "train", "namespace": "a", "ownerReferences": [owner]}}
+    entry = JobEntry(kind="gang", namespace="a", name="train")
+    assert kinds_of(FoundJob(entry, document, (document,), (), group_kinds()[0])) == {"gang", "pytorchjob"}
 
 
 @pytest.mark.parametrize(

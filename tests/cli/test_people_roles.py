@@ -46,7 +46,12 @@ def test_user_role_submits_jobs_and_may_not_write_queues_or_statuses() -> None:
 
 def test_a_queue_editor_writes_queues_and_quotas_and_nothing_else() -> None:
     writes = {resource for verb, _, resource in granted("phalanx-queue-editor") if verb not in LOOK}
-    assert writes == QUEUES
+    assert writes == {*QUEUES, "commands"}
+    # Commands open and close queues; the controllers execute those of administrators' namespaces only.
+    assert {verb for verb, _, resource in granted("phalanx-queue-editor") if resource == "commands"} == {
+        *LOOK,
+        "create",
+    }
 
 
 def test_only_read_rights_are_aggregated_into_cluster_roles() -> None:

@@ -216,3 +216,77 @@ def test_a_list_is_taken_apart() -> None:
     pods = "".join(f"{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{}}}}, " for name in "ab")
     shown = run("-", "--dry-run", "-o", "name", stdin=f"{{apiVersion: v1, kind: List, items: [{pods}]}}")
     assert shown.output.splitlines() == ["pod/a", "pod/b"]
+
+
+NOTIFIED = {
+    "phalanx.dev/notify": "end,eviction",
+    "phalanx.dev/notify-target": "mail",
+    "phalanx.dev/notify-to": "ada",
+}
+NOTIFY = ("--notify", "end,eviction", "--notify-target", "mail", "--notify-to", "ada")
+
+
+def test_notifications_of_a_job_of_flags_are_annotations_of_the_job() -> None:
+    assert job(*NOTIFY)["metadata"]["annotations"] == NOTIFIED
+    assert job("--notify", "all")["metadata"]["annotations"] == {"phalanx.dev/notify": "all"}
+    assert "annotations" not in job()["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "path"),
+    [
+        ("batch.volcano.sh/v1alpha1", "Job", ""),
+        ("batch/v1", "Job", "spec.template"),
+        ("batch/v1", "CronJob", "spec.jobTemplate.spec.template"),
+        ("apps/v1", "Deployment", "spec.template"),
+        ("v1", "Pod", ""),
+    ],
+)
+def test_notifications_of_a_file_are_annotations_that_its_pods_have(
+    tmp_path: Path, version: str, kind: str, path: str
+) -> None:
+    spec = job()["spec"] if "volcano" in version else {}
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}))
+    place = yaml.safe_load(run(str(file), "--dry-run", *NOTIFY).output)
+    for key in filter(None, path.split(".")):
+        place = place[key]
+    assert place["metadata"]["annotations"] == NOTIFIED
+
+
+def test_notifications_that_a_file_states_stay(tmp_path: Path) -> None:
+    annotations = {"phalanx.dev/notify": "start"}
+    file = tmp_path / "pod.yaml"
+    metadata = {"name": "a", "annotations": annotations}
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}}))
+    assert yaml.safe_load(run(str(file), "--dry-run", *NOTIFY).output)["metadata"]["annotations"] == annotations
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--notify", "endd"), "unknown event 'endd'; expected some of all, start, end"),
+        (("--notify", ","), "no event is named"),
+        (("--notify", "end", "--notify-to", "ada@example.com"), "before the @"),
+        (("--notify-to", "ada"), "set notify too"),
+        (("--notify-target", "mail"), "set notify too"),
+    ],
+)
+def test_invalid_notification_is_refused_before_a_job_is_created(options: tuple[str, ...], words: str) -> None:
+    refused = run("--name", "train", "--image", "torch", "--dry-run", *options)
+    assert refused.exit_code != 0
+    assert words in refused.output
+
+
+def test_notifications_of_objects_without_known_pods_name_the_annotation(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n")
+    refused = run(str(file), "--dry-run", "--notify", "end")
+    assert refused.exit_code == 1
+    assert "write the annotation phalanx.dev/notify on the pod template" in refused.output
+
+
+def test_memory_without_a_unit_is_refused() -> None:
+    refused = run("--name", "train", "--image", "torch", "--dry-run", "--memory", "4")
+    assert refused.exit_code == 2
+    assert "invalid --memory '4': that is 4 bytes; write a unit, such as 4Gi" in refused.output

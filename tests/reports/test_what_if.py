@@ -19,7 +19,7 @@ from phalanx.reports.whatif.question import Question, answer_question
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.simulation.cluster import read_cluster
 from phalanx.simulation.documents import FileObject, read_documents
-from phalanx.simulation.errors import InputError
+from phalanx.simulation.errors import InputError, OptionError
 from phalanx.views.promises import PromiseOrigin, PromiseSource
 
 NOW = 1_767_225_600
@@ -443,3 +443,18 @@ def test_answer_begins_with_the_promised_starts_and_says_where_they_would_move()
 def test_answer_about_a_cluster_without_promises_has_no_origin() -> None:
     answer = ask(*FULL, objects=asked(*gang("new", 2, 2)))
     assert (answer.origin, answer.moved_promises) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("question", "argument", "text"),
+    [
+        ({"gang": "a/none"}, "gang", "gang a/none: unknown gang; use NAMESPACE/NAME as in `phalanx jobs`"),
+        ({"add_nodes": 1}, "add_nodes", "add_nodes needs like NODE"),
+        ({"without_nodes": ("n1,n2",)}, "without_nodes", "without_nodes removes all nodes; keep at least one"),
+        ({"priority": 5}, "priority", "priority needs -f FILE or gang NAMESPACE/NAME"),
+    ],
+)
+def test_error_about_an_option_names_the_argument_of_the_sdk(question: Object, argument: str, text: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        ask(*FULL, **question)
+    assert (refused.value.argument, refused.value.python_message) == (argument, text)

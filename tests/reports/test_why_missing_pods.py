@@ -147,7 +147,7 @@ async def test_job_without_pods_suggests_a_fix_for_its_group() -> None:
         "default/o-owner",
         "0 of its 2 pods exist: it waits to be admitted",
     )
-    assert answer.change == "add nodes"
+    assert answer.change == "request at most 1 cpu per pod, or add nodes that offer at least 2 cpu each"
 
 
 async def test_job_whose_pods_all_exist_shows_its_gang() -> None:

@@ -69,6 +69,19 @@ def test_waiting_job_explains_itself_and_obeys_orders(local_cluster: Cluster) ->
         job.wait(60, state="deleted").refresh()
 
 
+def test_running_job_is_suspended_and_resumed_and_not_held(local_cluster: Cluster) -> None:
+    job = local_cluster.submit(["sleep", "600"], name="long")
+    job.wait(60, state="running")
+    with pytest.raises(RequestRejectedError, match=r"only a waiting gang can be held; use job.suspend\(\)$"):
+        job.hold()
+    assert "will be suspended" in job.suspend()
+    job.wait(60, state="suspended")
+    assert job.suspend() == "vcjob/long is already suspended"
+    assert "released" in job.resume()
+    job.wait(60, state="running")
+    job.cancel()
+
+
 def test_array_runs_at_most_its_limit_and_returns_results_in_order(local_cluster: Cluster) -> None:
     array = local_cluster.map_array(["echo", "{}"], "abc", name="alphabet", limit=1)
     assert len(array.jobs) == 1
@@ -88,7 +101,8 @@ def test_lists_of_the_cluster_are_entries_with_fields(local_cluster: Cluster) ->
     reservation = local_cluster.reserve(
         "course", start="2099-12-01T09:00:00Z", duration="1h", gpus=1, count=2, queue="default"
     )
-    assert reservation["spec"]["owners"] == [{"namespaces": ["default"]}]
+    assert (reservation.name, reservation.phase, reservation.queue) == ("course", "Pending", "default")
+    assert reservation.start == "2099-12-01T09:00:00Z"
 
 
 def test_rejected_submission_names_the_object(local_cluster: Cluster) -> None:

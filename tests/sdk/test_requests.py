@@ -141,3 +141,18 @@ def test_manifest_is_a_dictionary_a_file_or_a_text(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgumentError, match=words) as caught:
             manifest_objects(manifest)
         assert caught.value.field == "manifest"
+
+
+@pytest.mark.parametrize("memory", [4, "4", 1.5, "16k", True, 2**20 - 1])
+def test_memory_without_a_unit_is_an_error_and_not_a_few_bytes(memory: Any) -> None:
+    with pytest.raises(InvalidArgumentError) as refused, translated("a"):
+        command_job(["x"], "a", cast("Any", {"image": "x", "memory": memory}))
+    assert refused.value.field == "memory"
+    assert "4Gi" in refused.value.message
+
+
+@pytest.mark.parametrize(("memory", "request_of_it"), [("4Gi", "4Gi"), (2**30, "1073741824"), ("1Mi", "1Mi")])
+def test_memory_in_bytes_or_with_a_unit_is_the_request(memory: Any, request_of_it: str) -> None:
+    document = command_job(["x"], "a", cast("Any", {"image": "x", "memory": memory}))
+    resources = document["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]
+    assert resources["requests"]["memory"] == request_of_it

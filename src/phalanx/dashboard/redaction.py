@@ -79,7 +79,7 @@ class Redaction:
         return self._scope.everything or (namespace != "" and namespace == self._scope.namespace)
 
     def sees_queue(self, name: str, own: str = "") -> bool:
-        return self._scope.queues is None or name in self._scope.queues or (name != "" and name == own)
+        return self._scope.sees_queue(name) or (name != "" and name == own)
 
     # rows
 

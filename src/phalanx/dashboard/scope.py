@@ -33,13 +33,15 @@ class Audience(NamedTuple):
     queues: frozenset[str] | None
     clusters: bool
     dispatches: bool
+    own_queues: frozenset[str]
 
 
 class Scope(msgspec.Struct):
     """Part of the cluster that a viewer can see.
 
-    `namespace` is the only visible namespace, "" for all. `queues` are the visible queues, None for all. `clusters`
-    and `dispatches` tell whether a hub's member clusters and dispatches are visible.
+    `namespace` is the only visible namespace, "" for all. `queues` are the queues that the viewer has the right to
+    get, None for all; `own_queues` are those of the gangs of `namespace`, of which the present numbers are visible.
+    `clusters` and `dispatches` tell whether a hub's member clusters and dispatches are visible.
     """
 
     viewer: Viewer
@@ -50,6 +52,7 @@ class Scope(msgspec.Struct):
     queues: frozenset[str] | None = None
     clusters: bool = True
     dispatches: bool = True
+    own_queues: frozenset[str] = frozenset()
 
     @property
     def audience(self) -> Audience:
@@ -61,14 +64,19 @@ class Scope(msgspec.Struct):
             self.queues,
             self.clusters,
             self.dispatches,
+            self.own_queues,
         )
+
+    def sees_queue(self, name: str) -> bool:
+        """Return whether the viewer can see the present numbers of a queue."""
+        return self.queues is None or name in self.queues or name in self.own_queues
 
     def sees(self, table: str) -> Any:
         """Return a predicate of row scopes: whether the viewer can see a table's rows with this scope."""
         if table == "summary":
             return lambda scope: True
         if table == "queues":
-            return lambda scope: self.queues is None or scope in self.queues
+            return self.sees_queue
         if table == "nodes":
             return lambda scope: self.nodes
         if table == "clusters":
@@ -84,7 +92,7 @@ class Scope(msgspec.Struct):
         if table == "nodes" and not self.nodes:
             return ["nodes: you lack the right to list nodes"]
         if table == "queues" and self.queues is not None:
-            return ["queues: you lack the right to get some queues"]
+            return ["queues: you see those of your gangs and those that you have the right to get"]
         if table == "evictions" and not self.evictions:
             return ["evictions: you lack the right to list events here"]
         if table == "reservations" and not self.everything:
@@ -132,6 +140,7 @@ async def scope_of(
         # Rights on hub objects are reviewed only if the cluster is a hub.
         watch.clusters.hub and await login.may(viewer, _CLUSTERS, again=again),
         watch.clusters.hub and await login.may(viewer, dispatches, again=again),
+        watch.own_queues.of(namespace, watch.generation),
     )
 
 

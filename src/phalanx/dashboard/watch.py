@@ -19,6 +19,7 @@ from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
 from phalanx.dashboard.news import News
+from phalanx.dashboard.own_queues import OwnQueues
 from phalanx.dashboard.rehearsal.messages import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
 from phalanx.dashboard.rehearsal.process import RehearsalEnded, RehearsalProcess
 from phalanx.dashboard.rows.clusters import Clusters
@@ -116,6 +117,7 @@ class ClusterWatch:
         self.generation = 0
         self.state = WatchedState(options.schedulers)
         self.state.rehearsal = rehearsal
+        self.own_queues = OwnQueues(self.state)
         self._client = client
         self._failures = Failures()
         self._dirty = asyncio.Event()

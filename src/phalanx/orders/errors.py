@@ -4,11 +4,17 @@ from __future__ import annotations
 
 
 class OrderError(Exception):
-    """Refused command to a gang; `message` is for the user."""
+    """Refused command to a gang; `message` is for the user.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    `fix` is the part of the message with a command that works instead, and `order` its name, which is that of the
+    method of a job in Python.
+    """
+
+    def __init__(self, message: str, *, fix: str = "", order: str = "") -> None:
+        self.reason = message
+        self.message = f"{message}. {fix}" if fix else message
+        self.order = order
+        super().__init__(self.message)
 
 
 class NotFoundError(OrderError):

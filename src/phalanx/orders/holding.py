@@ -37,15 +37,20 @@ async def hold(client: KubeClient, target: Target) -> str:
 
 
 async def suspend(client: KubeClient, target: Target) -> str:
-    """Suspend a job of any kind but Volcano's by its own field: its pods are deleted, the job remains. Raises
-    OrderError."""
+    """Suspend a job, Volcano's by a Command and others by their own field: its pods are deleted, the job remains.
+    Raises OrderError."""
     _refuse_finished(target)
+    at = f"{target.title} -n {target.namespace}"
+    if target.volcano_job:
+        if _volcano_phase(target) in _ABORTED:
+            return f"{target.title} is already suspended"
+        await _command(client, target, ABORT)
+        return f"{target.title} will be suspended; its pods end. To resume: phalanx job resume {at}"
     kind = target.suspendable
     if kind is None:
         raise OrderError(f"{target.title} cannot be suspended: {_why_impossible(target)}")
     if not await _keep_suspended(client, target, kind):
         return f"{target.title} is already suspended"
-    at = f"{target.title} -n {target.namespace}"
     return f"{target.title} will be suspended; its pods end. To resume: phalanx job resume {at}"
 
 
@@ -134,11 +139,11 @@ def _refuse_finished(target: Target) -> None:
 
 def _refuse_running(target: Target) -> None:
     if target.running:
+        can_suspend = target.volcano_job or target.suspendable is not None
         raise OrderError(
-            f"{target.title} is running ({target.running} pods); only a waiting gang can be held. "
-            f"To end its pods, but not the job: phalanx job suspend {target.title}"
-            if target.volcano_job or target.suspendable is not None
-            else f"{target.title} is running ({target.running} pods); only a waiting gang can be held"
+            f"{target.title} is running ({target.running} pods); only a waiting gang can be held",
+            fix=f"To end its pods, but not the job: phalanx job suspend {target.title}" if can_suspend else "",
+            order="suspend" if can_suspend else "",
         )
 
 

@@ -70,7 +70,7 @@ async def read_reservations(
                 raise
             warnings.append(f"not read: {resource.plural}.{resource.group}: {error.message}")
             continue
-        entries += [_reservation(document, kind) for document in listed["items"]]
+        entries += [reservation_entry(document, kind) for document in listed["items"]]
     entries.sort(key=lambda room: (not room.start, room.start, room.kind, room.name))
     return entries, warnings
 
@@ -96,7 +96,8 @@ def _promise(kept: StoredReservation, promises: Promises) -> ReservationEntry:
     )
 
 
-def _reservation(document: Json, kind: str) -> ReservationEntry:
+def reservation_entry(document: Json, kind: str) -> ReservationEntry:
+    """Return the entry of an advance reservation; `kind` is reservation or koordinator."""
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     status = mapping(document.get("status"))
     entries = status.get("nodes")

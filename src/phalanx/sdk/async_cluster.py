@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.reports.account_entries import QueueEntry
     from phalanx.reports.nodes.entries import NodeEntry
+    from phalanx.reports.reservation_list import ReservationEntry
     from phalanx.reports.whatif.answer import WhatIfAnswer
     from phalanx.scheduling.framework.policy import Policy
     from phalanx.sdk.arrays import AsyncJobArray
@@ -336,8 +337,9 @@ class AsyncCluster:
 
         return await predict(self, change)
 
-    async def reserve(self, name: str, **options: Any) -> Json:
-        """Create an advance reservation and return it (docs/advance-reservations.md).
+    async def reserve(self, name: str, **options: Any) -> ReservationEntry:
+        """Create an advance reservation and return it, with name, phase, start, end, nodes and reason
+        (docs/advance-reservations.md).
 
         The room is `count` pods with `cpus`, `memory` and `gpus` each, or whole `nodes` (names). The time is
         `start`, or `not_before`, with `duration` or `end`. `owners` may use it; default: pods of this namespace.

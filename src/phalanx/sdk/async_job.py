@@ -323,6 +323,17 @@ class AsyncJob:
 
         return await self._order(release)
 
+    async def suspend(self) -> str:
+        """Suspend the job, also a running one: its pods end, the job remains until it is resumed. Return a
+        message."""
+        from phalanx.orders.holding import suspend
+
+        return await self._order(suspend)
+
+    async def resume(self) -> str:
+        """Resume the suspended job. Return a message."""
+        return await self.release()
+
     async def scale(self, replicas: int, task: str = "") -> str:
         """Set the number of pods, of one task of a job with several. Return a message."""
         from phalanx.orders.scaling import scale

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from phalanx.daemon.gang_entries import GangEntry
     from phalanx.reports.account_entries import QueueEntry
     from phalanx.reports.nodes.entries import NodeEntry
+    from phalanx.reports.reservation_list import ReservationEntry
     from phalanx.reports.whatif.answer import WhatIfAnswer
     from phalanx.sdk.arrays import JobArray
     from phalanx.sdk.async_cluster import Manifest
@@ -153,7 +154,7 @@ class Cluster:
         """Predict the effect of a new job or another change, as `phalanx what-if`; see Change."""
         return self._loop.run(self._cluster.what_if(**change))
 
-    def reserve(self, name: str, **options: Any) -> dict[str, Any]:
+    def reserve(self, name: str, **options: Any) -> ReservationEntry:
         """Create an advance reservation and return it; AsyncCluster.reserve lists the options."""
         return self._loop.run(self._cluster.reserve(name, **options))
 

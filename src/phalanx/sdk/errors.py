@@ -116,4 +116,5 @@ def translated(about: str = "") -> Iterator[None]:
     except NotFoundError as error:
         raise JobNotFoundError(error.message, about=about) from error
     except OrderError as error:
-        raise RequestRejectedError(error.message, about=about) from error
+        message = f"{error.reason}; use job.{error.order}()" if error.order else error.message
+        raise RequestRejectedError(message, about=about) from error

@@ -126,6 +126,15 @@ class Job:
         """Release the held job. Return a message."""
         return self._loop.run(self._job.release())
 
+    def suspend(self) -> str:
+        """Suspend the job, also a running one: its pods end, the job remains until it is resumed. Return a
+        message."""
+        return self._loop.run(self._job.suspend())
+
+    def resume(self) -> str:
+        """Resume the suspended job. Return a message."""
+        return self._loop.run(self._job.resume())
+
     def scale(self, replicas: int, task: str = "") -> str:
         """Set the number of pods, of one task of a job with several. Return a message."""
         return self._loop.run(self._job.scale(replicas, task))

@@ -10,6 +10,7 @@ from phalanx.sdk.errors import InvalidArgumentError, RequestRejectedError, trans
 from phalanx.sdk.requests import command_job, manifest_objects
 
 if TYPE_CHECKING:
+    from phalanx.reports.reservation_list import ReservationEntry
     from phalanx.reports.whatif.answer import WhatIfAnswer
     from phalanx.sdk.async_cluster import AsyncCluster, Manifest
     from phalanx.sdk.requests import SubmitOptions
@@ -46,7 +47,7 @@ async def predict(cluster: AsyncCluster, change: Change) -> WhatIfAnswer:
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.documents import read_documents
-    from phalanx.simulation.errors import InputError
+    from phalanx.simulation.errors import InputError, OptionError
 
     unknown = sorted(set(change) - set(Change.__annotations__))
     if unknown:
@@ -86,6 +87,8 @@ async def predict(cluster: AsyncCluster, change: Change) -> WhatIfAnswer:
             tuple(words),
         )
         return answer_question(question)
+    except OptionError as error:
+        raise InvalidArgumentError(error.python_message, field=error.argument) from error
     except (InputError, PolicyError) as error:
         raise InvalidArgumentError(str(error)) from error
 
@@ -111,15 +114,17 @@ async def reserve(
     nodes: Sequence[str] = (),
     queue: str = "",
     owners: Sequence[Mapping[str, Any]] = (),
-) -> Json:
+) -> ReservationEntry:
     """Create an advance reservation and return it (docs/advance-reservations.md); see AsyncCluster.reserve."""
-    from phalanx.kube.paths import Resource
+    import msgspec
+
     from phalanx.orders.submission.creation import amounts
-    from phalanx.sdk.requests import text_of_amount
+    from phalanx.reports.reservation_list import ADVANCE, reservation_entry
+    from phalanx.sdk.requests import text_of_amount, text_of_memory
 
     times = {"start": start, "notBefore": not_before, "end": end, "duration": duration}
     with translated(f"reservation/{name}"):
-        requests = amounts(text_of_amount(cpus), memory, text_of_amount(gpus))
+        requests = amounts(text_of_amount(cpus), text_of_memory(memory), text_of_amount(gpus))
         if bool(nodes) == bool(requests):
             raise InvalidArgumentError("set either nodes, or cpus, memory or gpus of each pod", field="nodes")
         container = {"name": "pod", "resources": {"requests": requests}}
@@ -132,14 +137,10 @@ async def reserve(
         spec["owners"] = [dict(owner) for owner in owners] or [{"namespaces": [cluster.namespace]}]
         if queue:
             spec["queue"] = queue
-        resource = Resource("phalanx.dev", "v1alpha1", "reservations", "Reservation", namespaced=False)
-        body = {
-            "apiVersion": "phalanx.dev/v1alpha1",
-            "kind": "Reservation",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        created: Json = await cluster.client.create(resource.path(None), body)
+        body = {"apiVersion": ADVANCE.api_version, "kind": ADVANCE.kind, "metadata": {"name": name}, "spec": spec}
+        created: Json = await cluster.client.create(ADVANCE.path(None), body)
     if not created.get("metadata"):
         raise RequestRejectedError("the API server returned no object", about=f"reservation/{name}")
-    return created
+    entry = reservation_entry(created, "reservation")
+    # Until the scheduler has granted it, only the asked times are known.
+    return msgspec.structs.replace(entry, start=entry.start or start or not_before, end=entry.end or end)

@@ -110,7 +110,7 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
         priority_class=options.get("priority", ""),
         scheduler_name=options.get("scheduler") or "phalanx",
         framework=options.get("framework", ""),
-        resources=amounts(cpus, options.get("memory"), gpus),
+        resources=amounts(cpus, text_of_memory(options.get("memory")), gpus),
         environment=environment,
         command=words,
         restart=options.get("restart", ""),
@@ -122,6 +122,17 @@ def command_job(command: Sequence[str] | str, name: str, options: SubmitOptions,
         if values := options.get(part):
             document["metadata"][part] = dict(values)  # type: ignore[call-overload]
     return document
+
+
+def text_of_memory(amount: object) -> str | None:
+    """Return a memory amount as text: a number is bytes. Raises InvalidArgumentError for another type."""
+    from phalanx.sdk.errors import InvalidArgumentError
+
+    if amount is None or isinstance(amount, str):
+        return amount
+    if isinstance(amount, int) and not isinstance(amount, bool):
+        return str(amount)
+    raise InvalidArgumentError(f"invalid memory {amount!r}: must be a text such as '4Gi', or bytes", field="memory")
 
 
 def text_of_amount(amount: float | str | None) -> str | None:

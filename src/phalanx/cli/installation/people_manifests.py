@@ -14,6 +14,7 @@ from phalanx.cli.installation.manifests import (
     records_rule,
 )
 from phalanx.dialects.dialect import READ
+from phalanx.jobs.spec import BUS
 
 PEOPLE = ("phalanx-viewer", "phalanx-user", "phalanx-queue-editor")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -53,6 +54,8 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
                 *read,
                 *_kinds(known_definitions, _WRITE, ("queues",)),
                 *_kinds(known_definitions, (*_WRITE, "manage"), _QUOTAS),
+                # `phalanx queue open|close` orders a state by a Command.
+                make_rule([BUS], ["commands"], ["create"]),
             ],
         ),
     ]

@@ -13,6 +13,7 @@ import click
 
 from phalanx.cli.connection import scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.jobs.job_kinds import KINDS, parse_kinds, refuse_unknown_kinds
 from phalanx.cli.listing.options import NamespacedListArguments, list_options, parse_requirements, queues_option
 from phalanx.cli.server.options import server_options
 from phalanx.kube.core_resources import PODS
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from phalanx.kube.paths import Resource
     from phalanx.model.selectors import Requirement
 
-_KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
 # Seconds for which an ended gang is still listed, as Slurm's MinJobAge.
 _ENDED_FOR = 300
 
@@ -73,7 +73,7 @@ class GangListArguments(NamespacedListArguments):
     "kinds",
     multiple=True,
     metavar="KIND",
-    help=f"Only these kinds: {', '.join(_KINDS)} (gangs without job), pytorchjob, ...",
+    help=f"Only these kinds: {', '.join(KINDS)} (gangs without job), pytorchjob, ...",
 )
 @click.option(
     "--scheduler",
@@ -132,7 +132,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
         set(arguments.users),
         set(arguments.queues),
         _states(arguments.states),
-        _kinds(arguments.kinds),
+        parse_kinds(arguments.kinds),
     )
     scheduler, server = arguments.scheduler, invocation.client.server
     if requirements and (scheduler is not None or server):
@@ -168,18 +168,6 @@ def _states(texts: tuple[str, ...]) -> set[str] | None:
     return states or None
 
 
-def _kinds(texts: tuple[str, ...]) -> set[str]:
-    """Return the kinds that --kind selects by their kind, plural or short name."""
-    if not texts:
-        return set()
-    # The kinds of jobs are those of the dialects, which only this option reads.
-    from phalanx.reports.jobs.kinds import WORDS
-    from phalanx.reports.owner_kinds import job_words
-
-    words = {**job_words(), **WORDS, "podgroup": "podgroup", "podgroups": "podgroup", "pods": "pod"}
-    return {words.get(text.lower(), text.lower()) for text in texts}
-
-
 class _Filter:
     """Filter of gangs. With `me`, the names of the user are added to `users` before the first list."""
 
@@ -194,12 +182,7 @@ class _Filter:
 
     def refuse_unknown_kinds(self, listed: set[str]) -> None:
         """Raise click.UsageError if a selected kind is neither among the kinds `listed` nor a kind of jobs."""
-        if unlisted := sorted(self._kinds - listed):
-            from phalanx.cli.listing.known_names import refuse_unknown_words
-            from phalanx.reports.owner_kinds import job_words
-
-            known = (*_KINDS, "pod", *job_words().values(), *listed)
-            refuse_unknown_words("--kind", unlisted, dict(zip(known, known, strict=True)))
+        refuse_unknown_kinds(self._kinds, listed)
 
     def shows(self, entry: GangEntry, now: float) -> bool:
         from phalanx.dialects.times import parse_time

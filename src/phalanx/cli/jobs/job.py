@@ -13,6 +13,7 @@ import click
 from phalanx.cli.arguments import TargetsArguments
 from phalanx.cli.connection import connection_options, namespace_option, output_option, scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
+from phalanx.cli.jobs.job_kinds import KINDS, has_kind, known_kinds
 from phalanx.cli.orders.confirmation import CancelArguments, cancel_options, confirmed
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from phalanx.reports.jobs.pod_logs import LogSelection
 
 _SHORTEST = 0.5
-_KINDS = ("vcjob", "job", "jobset", "gang")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,11 @@ def job() -> None:
 @click.option("-q", "--queue", help="Only jobs in this queue.")
 @click.option("--state", "states", multiple=True, metavar="STATUS", help="Only jobs in this state; repeatable.")
 @click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only jobs of this kind; repeatable."
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help=f"Only jobs of this kind: {', '.join(KINDS)} (gangs without job), pytorchjob, ...; repeatable.",
 )
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Label selector, such as team=a,tier!=b.")
 @click.option(
@@ -157,7 +161,7 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     if arguments.start and (arguments.states or arguments.kinds or arguments.selector):
         raise click.UsageError("--start excludes --state, --kind and --selector")
     requirements = parse_selector(arguments.selector)
-    spellings = selected_states(arguments.states)
+    spellings, kinds = selected_states(arguments.states), known_kinds(arguments.kinds)
     display = Display("table" if output == "name" else output, live=arguments.watch)
 
     def is_shown(entry: JobEntry) -> bool:
@@ -170,8 +174,8 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
         if arguments.start:
             display.show(*await StartQuestion(invocation, namespace, queue or "").answer(client, output))
             return
-        jobs = await reader.jobs(namespace, time.time(), arguments.kinds)
-        jobs = [job for job in jobs if is_shown(job.entry)]
+        jobs = await reader.jobs(namespace, time.time())
+        jobs = [job for job in jobs if is_shown(job.entry) and has_kind(job, kinds)]
         if not jobs:
             await refuse_unknown_scope(client, namespace and arguments.namespace, (queue,) if queue else ())
         entries = [job.entry for job in jobs]

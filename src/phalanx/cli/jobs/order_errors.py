@@ -19,7 +19,7 @@ def shown_errors() -> Iterator[None]:
     try:
         yield
     except InvalidRequestError as error:
-        option = _OPTIONS.get(error.field, error.field)
+        option = _OPTIONS.get(error.field, error.field).replace("_", "-")
         raise click.UsageError(f"invalid --{option} {error.value}{error.problem}") from error
     except BadNameError as error:
         raise click.UsageError(error.message) from error

@@ -57,6 +57,9 @@ class SubmitArguments:
     queue: str
     priority_class: str
     scheduler_name: str | None
+    notify: str
+    notify_target: str
+    notify_to: str
     namespace: str | None
     dry_run: bool
     output: str | None
@@ -110,6 +113,25 @@ class SubmitArguments:
     metavar="NAME",
     help="spec.schedulerName of objects without one. Default: phalanx for a job from flags, unset for a file.",
 )
+@click.option(
+    "--notify",
+    default="",
+    metavar="EVENTS",
+    help="Notify of these events of the job: start, end, failure, eviction, promise-broken (comma-separated), "
+    "or all.",
+)
+@click.option(
+    "--notify-target",
+    default="",
+    metavar="TARGET",
+    help="Target that the administrator has defined (with --notify). Default: the only one of the namespace.",
+)
+@click.option(
+    "--notify-to",
+    default="",
+    metavar="NAME",
+    help="Recipient of mail, without a domain (with --notify). Default: the user of the job.",
+)
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Print the objects; create nothing.")
 @click.option(
@@ -130,14 +152,17 @@ def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
     \b
     phalanx submit --name train --image torch --replicas 4 --gpu 1 --framework pytorch -- python train.py
     phalanx submit job.yaml --queue research --wait
+    phalanx submit job.yaml --notify end,eviction
     phalanx submit --name train --image torch --replicas 4 --dry-run
     """
     from phalanx.cli.jobs.served_names import warn_of_unserved_names
     from phalanx.orders.submission.creation import create_all, job_reference, refuse_bad_job
     from phalanx.orders.submission.manifests import label
+    from phalanx.orders.submission.notify import notify
 
     with shown_errors():
         documents = _from_file(arguments) if arguments.name is None else _from_flags(arguments, arguments.name)
+        notify(documents, arguments.notify, arguments.notify_target, arguments.notify_to)
         for document in documents:
             refuse_bad_job(document)
     if arguments.dry_run:

@@ -93,19 +93,8 @@ class WaitingLists:
 
 
 def viewer_redaction(scope: Scope, watch: ClusterWatch) -> Redaction:
-    """Return the redaction for a viewer who also sees the queues of the visible gangs."""
-    if scope.queues is None or not scope.namespace:
-        return Redaction(scope)
-    own = {
-        record.spec.queue
-        for key, record in watch.state.gangs.items()
-        if key.namespace == scope.namespace and record.spec is not None and record.spec.queue
-    }
-    for pod in watch.state.pods.values():
-        path = pod.charge_path
-        if pod.pod.namespace == scope.namespace and path is not None and path.queue is not None:
-            own.add(path.queue.key.name)
-    return Redaction(replace(scope, queues=scope.queues | own))
+    """Return the redaction for a viewer, with the queues of the present gangs of the viewer's namespace."""
+    return Redaction(replace(scope, own_queues=watch.own_queues.of(scope.namespace, watch.generation)))
 
 
 def _turn(entry: TurnEntry, redaction: Redaction) -> TurnEntry:

@@ -31,7 +31,7 @@ async def answer_command(
 ) -> WhatIfResult:
     """Return the redacted answer to a question. Raises ViewerAccessError, WhatIfError, ApiError, ConnectionLost."""
     redaction = Redaction(scope)
-    _refuse_without_rights(scope, viewer_redaction(scope, watch) if command.free else redaction, command)
+    _refuse_without_rights(scope, watch, command)
     if not scope.everything:
         command = await _in_namespace(scope.namespace, command)
         _refuse_other_gangs(watch, scope.namespace, command.gang)
@@ -48,12 +48,14 @@ async def answer_command(
     return WhatIfResult(answer=redaction.prediction(answer))
 
 
-def _refuse_without_rights(scope: Scope, redaction: Redaction, command: WhatIfCommand) -> None:
+def _refuse_without_rights(scope: Scope, watch: ClusterWatch, command: WhatIfCommand) -> None:
     """Raise ViewerAccessError for a question about nodes or a queue that the viewer cannot see, before any of them
-    is looked up."""
+    is looked up. A change of a queue needs the right to get it, a question about its free room does not."""
     if command.changes_nodes and not scope.nodes:
         raise ViewerAccessError(403, "changes of nodes need the right to list nodes")
-    if command.queue and not redaction.sees_queue(command.queue):
+    readable = scope.queues is None or command.queue in scope.queues
+    of_room = command.free and viewer_redaction(scope, watch).sees_queue(command.queue)
+    if command.queue and not (readable or of_room):
         raise ViewerAccessError(403, f"you lack the right to get queues/{command.queue}")
 
 

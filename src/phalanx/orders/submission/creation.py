@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+# Bytes below which a memory request lacks its unit: no container starts with less.
+_LEAST_MEMORY = 1 << 20
+
 
 def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, str]:
     """Return the requests of a pod; `gpu` is a number or RESOURCE=NUMBER. Raises InvalidRequestError."""
@@ -34,6 +37,9 @@ def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, s
             raise InvalidRequestError(field, repr(amount), problem) from error
         if thousandths < 0:
             raise InvalidRequestError(field, repr(amount), ": must not be negative")
+        if name == "memory" and 0 < thousandths < _LEAST_MEMORY * 1000:
+            problem = f": that is {-(-thousandths // 1000)} bytes; write a unit, such as 4Gi"
+            raise InvalidRequestError(field, repr(amount), problem)
         if "/" in name and thousandths % 1000:
             raise InvalidRequestError(field, repr(amount), f": {name} must be a whole number")
         requests[name] = amount

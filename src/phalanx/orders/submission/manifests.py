@@ -13,8 +13,8 @@ Json = dict[str, Any]
 
 VOLCANO_JOB = "batch.volcano.sh"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
-# Path of the pod template, by API group and kind.
-_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
+#: Path of the pod template, by API group and kind.
+TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", "Job"): ("spec", "template"),
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
     ("apps", "Deployment"): ("spec", "template"),
@@ -90,24 +90,24 @@ def fill_in(document: Json, *, queue: str, scheduler_name: str, priority_class: 
     """Set queue, scheduler and priority class of a submitted object where they are absent; "" sets nothing."""
     key = (group_of(document), document["kind"])
     if key in _JOB_SPECS:
-        spec = _at(document, _JOB_SPECS[key])
+        spec = at(document, _JOB_SPECS[key])
         _default(spec, "queue", queue)
         _default(spec, "schedulerName", scheduler_name)
         _default(spec, "priorityClassName", priority_class)
-    elif key == ("", "Pod") or key in _TEMPLATES:
-        template = _at(document, _TEMPLATES.get(key, ()))
-        spec = _at(template, ("spec",))
+    elif key == ("", "Pod") or key in TEMPLATES:
+        template = at(document, TEMPLATES.get(key, ()))
+        spec = at(template, ("spec",))
         _default(spec, "schedulerName", scheduler_name)
         _default(spec, "priorityClassName", priority_class)
         if queue:
-            _default(_at(template, ("metadata", "annotations")), QUEUE_ANNOTATION, queue)
+            _default(at(template, ("metadata", "annotations")), QUEUE_ANNOTATION, queue)
     elif document["kind"] == "PodGroup" and key[0] in ("scheduling.volcano.sh", "scheduling.incubator.k8s.io"):
-        spec = _at(document, ("spec",))
+        spec = at(document, ("spec",))
         _default(spec, "queue", queue)
         _default(spec, "priorityClassName", priority_class)
 
 
-def _at(document: Json, path: tuple[str, ...]) -> Json:
+def at(document: Json, path: tuple[str, ...]) -> Json:
     """Return the JSON object at a path of keys; missing objects are created."""
     node = document
     for key in path:

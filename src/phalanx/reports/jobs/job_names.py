@@ -53,6 +53,12 @@ def name_facts(found: FoundJob) -> GangNameFacts:
     return GangNameFacts(PODGROUP, job.name)
 
 
+def kinds_of(found: FoundJob) -> frozenset[str]:
+    """Return the words by which --kind selects a job: `gang` for gangs without a known job, and the kind of its
+    name."""
+    return frozenset({found.entry.kind, name_facts(found).kind})
+
+
 def with_shown_names(jobs: Sequence[FoundJob]) -> list[FoundJob]:
     """Return the jobs with their shown names, which are unique in each namespace."""
     facts = [name_facts(job) for job in jobs]

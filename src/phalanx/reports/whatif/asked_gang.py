@@ -10,15 +10,15 @@ from phalanx.model.gang_names import AmbiguousGangError, GangNameFacts, facts_of
 from phalanx.model.pod import Pod
 from phalanx.reports.owners import OwnerTree
 from phalanx.simulation.documents import FileObject
-from phalanx.simulation.errors import InputError
+from phalanx.simulation.errors import OptionError
 
 
 def refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
     """Raise InputError for a named gang without waiting pods, if the question changes nothing about it."""
     pods = [pod for pod in _pods(events) if (pod.namespace, pod.gang) == (key.namespace, key.name)]
     if not any(map(_waits, pods)):
-        raise InputError(
-            f"--gang {text}: the gang is not waiting: all of its {len(pods)} pods are bound or finished"
+        raise OptionError(
+            "gang", text, f": the gang is not waiting: all of its {len(pods)} pods are bound or finished"
         )
 
 
@@ -48,13 +48,15 @@ def waiting_gang(
             if with_pods:
                 return next((key for key in with_pods if key in waiting), with_pods[0])
             if matches:
-                raise InputError(
-                    f"--gang {text}: the gang has no pods yet (Volcano creates them at admission), so their "
-                    f"requests are unknown; use the file of the job with -f"
+                raise OptionError(
+                    "gang",
+                    text,
+                    ": the gang has no pods yet (Volcano creates them at admission), so their requests are "
+                    "unknown; use the file of the job with -f",
                 )
     except AmbiguousGangError as error:
-        raise InputError(f"--gang {text}: {error}") from error
-    raise InputError(f"--gang {text}: unknown gang; use NAMESPACE/NAME as in `phalanx jobs`")
+        raise OptionError("gang", text, f": {error}") from error
+    raise OptionError("gang", text, ": unknown gang; use NAMESPACE/NAME as in `phalanx jobs`")
 
 
 def _pods(events: Sequence[ClusterEvent]) -> list[Pod]:

@@ -11,7 +11,7 @@ from phalanx.model.events import ClusterEvent, GangUpdated, NodeRemoved, PodUpda
 from phalanx.model.gang import GangKey
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 from phalanx.simulation.documents import FileObject
-from phalanx.simulation.errors import InputError
+from phalanx.simulation.errors import OptionError
 
 _QUEUE = "scheduling.volcano.sh/v1beta1"
 # Kinds of objects that have the name of the node that they describe.
@@ -32,12 +32,12 @@ class QueueChange(msgspec.Struct, frozen=True):
 def more_nodes(entries: Sequence[FileObject], count: int, like: str) -> list[FileObject]:
     """Return `count` new nodes like an existing one, with the objects that describe them."""
     if not 1 <= count <= _MOST_NODES:
-        raise InputError(f"--add-nodes is {count}; use a number from 1 to {_MOST_NODES}")
+        raise OptionError("add-nodes", "", f" is {count}; use a number from 1 to {_MOST_NODES}")
     names = {_name(entry) for entry in entries if entry.kind == "Node"}
     if not like:
-        raise InputError("--add-nodes needs --like NODE")
+        raise OptionError("add-nodes", "", " needs --like NODE", others=("like",))
     if like not in names:
-        raise InputError(f"--like {like}: unknown node; {_some(names)}")
+        raise OptionError("like", like, f": unknown node; {_some(names)}")
     added = [name for number in range(count + len(names)) if (name := f"{like}-added-{number}") not in names]
     return [_copied(entry, like, name) for name in added[:count] for entry in entries if _describes(entry, like)]
 
@@ -79,12 +79,12 @@ def lost_nodes(entries: Iterable[FileObject], chosen: Sequence[str]) -> list[Clu
         else:
             matches = [name for name in text.split(",") if name in nodes]
             if missing := [name for name in text.split(",") if name not in nodes]:
-                raise InputError(f"--without-nodes {missing[0]}: unknown node; {_some(nodes)}")
+                raise OptionError("without-nodes", missing[0], f": unknown node; {_some(nodes)}")
         if not matches:
-            raise InputError(f"--without-nodes {text}: no node has these labels")
+            raise OptionError("without-nodes", text, ": no node has these labels")
         lost.update(dict.fromkeys(matches))
     if lost and len(lost) == len(nodes):
-        raise InputError("--without-nodes removes all nodes; keep at least one")
+        raise OptionError("without-nodes", "", " removes all nodes; keep at least one")
     return [NodeRemoved(name) for name in lost]
 
 
@@ -95,17 +95,22 @@ def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObj
             try:
                 parse_quantity(amount)
             except QuantityError as error:
-                raise InputError(f"--queue {change.name}: {name}={amount}: {error}") from error
+                raise OptionError("queue", change.name, f": {name}={amount}: {error}") from error
     stated: dict[str, Any] = {"weight": change.weight} if change.weight is not None else {}
     stated |= {"capability": change.capability} if change.capability else {}
     stated |= {"deserved": change.deserved} if change.deserved else {}
     if not stated:
-        raise InputError(f"--queue {change.name}: add a change: --weight, --capability or --deserved")
+        raise OptionError(
+            "queue",
+            change.name,
+            ": add a change: --weight, --capability or --deserved",
+            others=("weight", "capability", "deserved"),
+        )
     queues = {_name(entry): entry for entry in entries if entry.kind == "Queue"}
     entry = queues.get(change.name)
     if entry is None:
         if change.name != "default":
-            raise InputError(f"--queue {change.name}: unknown queue; {_some(queues)}")
+            raise OptionError("queue", change.name, f": unknown queue; {_some(queues)}")
         document = {"apiVersion": _QUEUE, "kind": "Queue", "metadata": {"name": change.name}, "spec": stated}
         return FileObject(f"--queue {change.name}", document)
     spec = dict(entry.document.get("spec") or {})
@@ -119,7 +124,7 @@ def with_priority(
 ) -> list[ClusterEvent]:
     """Return the events of the cluster with another priority of these pods and gangs."""
     if not -(2**31) <= priority < 2**31:
-        raise InputError(f"--priority is {priority}; use a 32-bit integer")
+        raise OptionError("priority", "", f" is {priority}; use a 32-bit integer")
     changed: list[ClusterEvent] = []
     for event in events:
         match event:

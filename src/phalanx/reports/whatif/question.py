@@ -42,7 +42,7 @@ from phalanx.scheduling.framework.policy import Policy
 from phalanx.simulation.capture import Capture, take_in_more
 from phalanx.simulation.cluster import SimulatedCluster
 from phalanx.simulation.documents import FileObject
-from phalanx.simulation.errors import InputError
+from phalanx.simulation.errors import InputError, OptionError
 from phalanx.simulation.forecast import Forecast, forecast
 from phalanx.simulation.history import JobOutcome
 from phalanx.simulation.present import AssumedRunTimes
@@ -92,7 +92,7 @@ def answer_question(question: Question) -> WhatIfAnswer:
     after = _forecast(changed, AssumedRunTimes.LIMITS, horizon)
     names = _names(after, asked)
     if question.gang and not names:
-        raise InputError(f"--gang {question.gang}: none of its pods is running or belongs to this scheduler")
+        raise OptionError("gang", question.gang, ": none of its pods is running or belongs to this scheduler")
     differs = bool(question.objects or question.changes)
     before = _forecast(without, AssumedRunTimes.LIMITS, horizon) if differs else after
     expected = None
@@ -243,7 +243,7 @@ def _as_it_would_be(
     asked = (pods, frozenset(gangs))
     if question.priority is not None:
         if not pods and not gangs:
-            raise InputError("--priority needs -f FILE or --gang NAMESPACE/NAME")
+            raise OptionError("priority", "", " needs -f FILE or --gang NAMESPACE/NAME", others=("gang",))
         events = with_priority(events, *asked, question.priority)
     return _Supposed(intake, events, then, policy, capture), asked, notes
 
