@@ -11,7 +11,7 @@ from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
-from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.errors import Unreachable
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.pages import ListPages, first_page
 
@@ -21,7 +21,6 @@ class Server:
 
     def __init__(self, failing: int = 0) -> None:
         self.targets: list[str] = []
-        self.watched: list[HttpResponse] = []
         self._failing = failing
 
     def client(self) -> KubeClient:
@@ -37,9 +36,7 @@ class Server:
     async def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
-        for answer in self.watched:
-            yield answer
-        raise ConnectionLost("no watch")
+        yield HttpResponse(200, b"")
 
     async def close(self) -> None:
         pass

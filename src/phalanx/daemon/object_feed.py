@@ -207,22 +207,33 @@ class ObjectFeed:
             self.changed()
 
     def _apply_each(self, events: Events) -> None:
+        if not self._seen_all:
+            self._apply_in_order(events, self._state.apply)
+            return
         # Gangs whose members have arrived or started since they were published: once for all members.
         touched: dict[GangKey, None] = {}
+
+        def apply(event: ClusterEvent) -> None:
+            if type(event) is PodUpdated and not _ends(event.pod):
+                keys = gangs_of(self._state, event)
+                self._state.apply(event)
+                for key in keys:
+                    touched[key] = None
+            else:
+                self._publish_touched(touched)
+                self._apply_one(event)
+
+        self._apply_in_order(events, apply)
+        self._publish_touched(touched)
+
+    def _apply_in_order(self, events: Events, apply: Callable[[ClusterEvent], None]) -> None:
         for event in events:
             try:
-                if self._seen_all and type(event) is PodUpdated and not _ends(event.pod):
-                    keys = gangs_of(self._state, event)
-                    self._state.apply(event)
-                    touched.update(dict.fromkeys(keys))
-                else:
-                    self._publish_touched(touched)
-                    self._apply_one(event)
+                apply(event)
             except Exception as error:
                 self.failures.record_failure("state", _described(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
-        self._publish_touched(touched)
 
     def _publish_touched(self, touched: dict[GangKey, None]) -> None:
         for key in touched:

@@ -34,4 +34,5 @@ _LAST = 253_402_300_799
 
 def format_time(seconds: int) -> str:
     """Format a metav1.Time."""
-    return datetime.fromtimestamp(min(seconds, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Half the time of strftime. The text ends with "+00:00".
+    return f"{datetime.fromtimestamp(min(seconds, _LAST), UTC).isoformat(timespec='seconds')[:-6]}Z"

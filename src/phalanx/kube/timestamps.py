@@ -15,12 +15,13 @@ _LAST = 253_402_300_799
 
 def format_time(moment: float) -> str:
     """Format Unix seconds as metav1.Time: RFC 3339 in UTC with whole seconds (cut, not rounded)."""
-    return datetime.fromtimestamp(min(int(moment), _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(min(int(moment), _LAST), UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def format_micro_time(moment: float) -> str:
     """Format Unix seconds as metav1.MicroTime: always six digits and a Z; the server rejects other forms."""
-    return datetime.fromtimestamp(min(moment, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Half the time of strftime. The text ends with "+00:00".
+    return f"{datetime.fromtimestamp(min(moment, _LAST), UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def parse_time(text: str) -> float:

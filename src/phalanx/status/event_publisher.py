@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
@@ -30,7 +29,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.open = 0
-        self.nodes: Counter[str] = Counter()
+        self.nodes: dict[str, int] = {}
         self.first: Bind | None = None
 
 
@@ -77,7 +76,7 @@ class EventPublisher:
             return
         batch.open -= 1
         if bound:
-            batch.nodes[bind.node] += 1
+            batch.nodes[bind.node] = batch.nodes.get(bind.node, 0) + 1
             if batch.first is None or bind.name < batch.first.name:
                 batch.first = bind
         if not batch.open:
@@ -93,12 +92,14 @@ class EventPublisher:
         record = self._state.gangs.get(key)
         return record is not None and len(record.members) <= _SMALL
 
-    def _gang_bound(self, key: GangKey, first: Bind, nodes: Counter[str]) -> None:
+    def _gang_bound(self, key: GangKey, first: Bind, nodes: Mapping[str, int]) -> None:
         shown = ", ".join(f"{node} ({count})" for node, count in sorted(nodes.items())[:_NODES_NAMED])
         more = f" and {len(nodes) - _NODES_NAMED} more nodes" if len(nodes) > _NODES_NAMED else ""
         record, member = self._state.gangs.get(key), pod_reference(first)
         title = record.title if record is not None else str(key)
-        note = f"Successfully assigned {count_of(nodes.total(), 'pod')} of gang {title} together: {shown}{more}"
+        note = (
+            f"Successfully assigned {count_of(sum(nodes.values()), 'pod')} of gang {title} together: {shown}{more}"
+        )
         regarding = source_reference(record) if record is not None else None
         self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
 

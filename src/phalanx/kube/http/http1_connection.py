@@ -10,6 +10,7 @@ import zlib
 from typing import cast
 
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.deadlines import Deadlines
 from phalanx.kube.http.sockets import keep_alive
 from phalanx.kube.http.transport import HttpResponse
 from phalanx.model.text.decoding import quoted
@@ -41,6 +42,7 @@ class Http1Connection(asyncio.Protocol):
         "_answer",
         "_buffer",
         "_chunked",
+        "_deadlines",
         "_encoding",
         "_head_only",
         "_length",
@@ -56,8 +58,9 @@ class Http1Connection(asyncio.Protocol):
         "usable",
     )
 
-    def __init__(self, answer_limit: int = 0) -> None:
+    def __init__(self, answer_limit: int = 0, deadlines: Deadlines | None = None) -> None:
         self._limit = answer_limit
+        self._deadlines = deadlines or Deadlines()
         self._received = 0
         self.transport: asyncio.Transport | None = None
         self.usable = False
@@ -91,7 +94,7 @@ class Http1Connection(asyncio.Protocol):
         self._head_only = head_only
         self._begin()
         self.transport.write(request)
-        timer = loop.call_later(seconds, self._fail, ConnectionLost("no answer in time"))
+        self._deadlines.begin(self, loop.time() + seconds, self._expired)
         try:
             response = await answer
             return await self._unpacked(response) if self._encoding else response
@@ -99,7 +102,7 @@ class Http1Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
-            timer.cancel()
+            self._deadlines.end(self)
             self._answer = None
 
     def abort(self) -> None:
@@ -280,6 +283,9 @@ class Http1Connection(asyncio.Protocol):
         assert self._answer is not None
         if not self._answer.done():
             self._answer.set_result(HttpResponse(self._status, body, self._retry_after))
+
+    def _expired(self) -> None:
+        self._fail(ConnectionLost("no answer in time"))
 
     def _fail(self, error: ConnectionLost) -> None:
         if self._answer is not None and not self._answer.done():

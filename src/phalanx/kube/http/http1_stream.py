@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncGenerator
 
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.deadlines import Deadlines
 from phalanx.kube.http.http1_connection import HEAD_LIMIT, GarbledAnswer, Http1Connection
 from phalanx.model.text.decoding import quoted
 
@@ -36,8 +37,8 @@ class Http1Stream(Http1Connection):
         "_unpacker",
     )
 
-    def __init__(self, answer_limit: int = 0) -> None:
-        super().__init__(answer_limit)
+    def __init__(self, answer_limit: int = 0, deadlines: Deadlines | None = None) -> None:
+        super().__init__(answer_limit, deadlines)
         self._flows = False
         self._ended = False
         self._failure: ConnectionLost | None = None

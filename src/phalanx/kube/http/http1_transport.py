@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.auth.tls import certificate_fault
 from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http.deadlines import Deadlines
 from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
 from phalanx.kube.http.http1_stream import Http1Stream
 from phalanx.kube.http.sockets import ACCEPT_PACKED, CONNECT_TIMEOUT, IDLE_LIMIT
@@ -62,6 +63,7 @@ class Http1Transport:
         self._fixed = _lines([*fixed, ACCEPT_PACKED])
         #: The fixed headers plus those of the identity that was used last.
         self._prepared: tuple[ClientIdentity | None, str] = (None, "")
+        self._deadlines = Deadlines()
         #: Kept-alive connections, most recently used last.
         self._idle: list[Http1Connection] = []
         self._busy: set[Http1Connection] = set()
@@ -121,6 +123,7 @@ class Http1Transport:
 
     async def close(self) -> None:
         self._closed = True
+        self._deadlines.close()
         if self._reaper is not None:
             self._reaper.cancel()
         for waiter in self._waiting:
@@ -193,7 +196,7 @@ class Http1Transport:
                 loop = asyncio.get_running_loop()
                 connect = partial(
                     loop.create_connection,
-                    partial(kind, self._answer_limit),
+                    partial(kind, self._answer_limit, self._deadlines),
                     self._host,
                     self._port,
                     ssl=self._context,
