@@ -176,7 +176,8 @@ class ClassViews:
         if self._nodes.maintenance.active:
             fits = np.where(self.in_time(pod_class, rows), fits, 0)
         if self.reserved is not None and self.reserved.active:
-            fits = self.reserved.limit_copies(pod_class, rows, fits)
+            # Reserved room only takes copies off, and most queries are for pods that fit nowhere.
+            fits = self.reserved.limit_copies(pod_class, rows, fits) if np.count_nonzero(fits) else fits
         elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             # The pod can use only the room of its reservation, which does not exist.
             fits = np.zeros_like(fits)
@@ -348,6 +349,9 @@ class ClassViews:
         fits &= view.allowed.take(rows)
         for plugin in self._limits:
             fits &= plugin.max_copies(pod_class, nodes, rows) > 0
+        if not np.count_nonzero(fits):
+            view.base[rows] = NOWHERE
+            return
         if nodes.maintenance.active:
             fits &= self.in_time(pod_class, rows)
         if self.reserved is not None and self.reserved.active:
