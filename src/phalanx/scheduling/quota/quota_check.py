@@ -46,6 +46,8 @@ class QuotaCheck:
         self.nodes_come = nodes_come
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
+        # Limits of each account on a queried charge path: charge paths share most of their accounts.
+        self._own_limits: dict[AccountRecord, list[Limit]] = {}
         # Limits without those that lend, by charge path with such a limit.
         self._limits_of_borrowers: dict[ChargePath, list[AccountLimit]] = {}
         self._lending = False
@@ -201,7 +203,9 @@ class QuotaCheck:
         for account in charge_path.path:
             if below and below[-1].parent is not account:
                 below = []
-            for plugin_limit in self._limits_of(account):
-                if plugin_limit.limits:
-                    yield AccountLimit(account, plugin_limit, tuple(below))
+            own_limits = self._own_limits.get(account)
+            if own_limits is None:
+                own_limits = self._own_limits[account] = [each for each in self._limits_of(account) if each.limits]
+            for plugin_limit in own_limits:
+                yield AccountLimit(account, plugin_limit, tuple(below))
             below.append(account)

@@ -64,8 +64,10 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 def _sum(results: Sequence[_Result]) -> Score:
-    covered = (sum(result.covered[place] for result in results) for place in range(len(TOLD)))
-    return Score(len(results), tuple(covered), sum(result.pinball for result in results))
+    if not results:
+        return Score()
+    covered = tuple(map(sum, zip(*[result.covered for result in results], strict=True)))
+    return Score(len(results), covered, sum([result.pinball for result in results]))
 
 
 class StartCalibration:
@@ -149,16 +151,17 @@ class StartCalibration:
         """Return the score of the last starts in a queue, or in all."""
         score = self._scores.get(queue)
         if score is None:
-            results = [result for result in self._results if queue in (None, result.queue)]
-            score = _sum(results[-_SCORED:])
-            self._scores[queue] = score
+            results = [result for result in self._results if queue is None or result.queue == queue]
+            score = self._scores[queue] = _sum(results[-_SCORED:])
         return score
 
     def calibrated(self, queue: str) -> bool:
         """Return whether quantiles are published for a queue: they hold over all queues, and in the queue itself if
         it has enough starts."""
+        if not self.score().holds:
+            return False
         own = self.score(queue)
-        return self.score().holds and (own.starts < _LEAST_SCORED or own.holds)
+        return own.starts < _LEAST_SCORED or own.holds
 
 
 def _result(start: ObservedStart) -> _Result:

@@ -140,7 +140,9 @@ class FutureMatrix:
             self.drawn += 1
             return
         assert changed is not None
-        rows = {*changed, *late}.union(*(window.rows.tolist() for window in replaced))
+        rows = {*changed, *late}
+        for window in replaced:
+            rows.update(window.rows.tolist())
         if reshaped:
             rows |= self._carry(former, line)
         self._recount(sorted(rows))
@@ -505,7 +507,7 @@ class FutureMatrix:
         """Return bool[N]: the rows that are overcommitted at some moment."""
         over = np.zeros(self._extent, dtype=np.bool_)
         for free in self._free.values():
-            over |= (free < 0).any(axis=0)
+            np.logical_or(over, free.min(axis=0) < 0, out=over)
         return over
 
 

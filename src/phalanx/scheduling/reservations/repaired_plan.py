@@ -64,6 +64,7 @@ class RepairedPlan(StandingPlan):
         self._allocatable = np.zeros((0, 0), dtype=np.int64)
         self._shrunk: set[int] = set()
         self._amounts_version = 0
+        self._offers = -1
         # Rows with a pod whose end has changed since the last cycle, and the version of ends then.
         self._retimed: set[int] = set()
         self._ends_version = 0
@@ -99,6 +100,13 @@ class RepairedPlan(StandingPlan):
         self._relabelled = self._state.nodes.relabelled.end
         self._ends_version = self._future.pod_ends.follow()
         self._retimed = self._future.pod_ends.pop_changed()
+        self._shrunk = set()
+        if self._offers != self._state.nodes.offers:
+            self._offers = self._state.nodes.offers
+            self._follow_amounts()
+
+    def _follow_amounts(self) -> None:
+        """Record the rows that have shrunk."""
         allocatable, former = self._state.nodes.allocatable, self._allocatable
         columns, width = (min(sizes) for sizes in zip(allocatable.shape, former.shape, strict=True))
         less = (allocatable[:columns, :width] < former[:columns, :width]).any(axis=0)
@@ -137,7 +145,11 @@ class RepairedPlan(StandingPlan):
             cause = SlipCause.NODE_LOST if dead else SlipCause.NODE_CLOSED
             row = (dead or closed)[0]
             return LostWindow(reservation, cause, f"node {name}" if (name := self._state.nodes.names[row]) else "")
-        rows = window.rows[~_at(~overbooked, window.rows)]
+        rows = window.rows
+        if not np.count_nonzero(overbooked):
+            rows = rows[rows.searchsorted(len(overbooked)) :]
+        else:
+            rows = rows[~_at(~overbooked, rows)]
         if len(rows) and self._future.overbooks(window, rows):
             return LostWindow(reservation, *self._cause(reservation, rows.tolist()))
         if self._accounts is not None and (account := self._accounts.overdrawn(window)) is not None:

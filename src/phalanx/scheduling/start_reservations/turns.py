@@ -147,6 +147,11 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 
 def _parts_now(session: Session, plan: ReservationPlan, reservation: Reservation) -> tuple[Part, ...]:
     """Return the request of a reservation with the nodes and topology domains of now; itself if unchanged."""
+    if len(reservation.parts) == 1 and not plan.collected and reservation.parts[0].domains is None:
+        (part,) = reservation.parts
+        open_rows = session.placer.eligible_rows(part.pod_class)
+        if len(open_rows) == len(part.rows) and not np.count_nonzero(open_rows != part.rows):
+            return reservation.parts
     if any(part.domains is not None for part in reservation.parts):
         unit = session.queue.unit(reservation.key)
         fresh = requested_parts(session, plan, unit) if unit is not None else ()
