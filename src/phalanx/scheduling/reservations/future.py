@@ -22,6 +22,8 @@ _REBUILD_PART = 4
 _MORE_THAN_ANY = 2**32
 # Amount taken off a row in maintenance: more than any node has.
 _CLOSED = 2**52
+# Number of amounts of one resource up to which the order of divisions costs more than the divisions.
+_FEW_CELLS = 4096
 # Number of (resource, end) pairs for which the least free amounts of each row are cached.
 _MOST_LEAST = 256
 
@@ -215,6 +217,8 @@ class FutureMatrix:
 
     def _profiles(self, columns: Sequence[int], rows: RowArray) -> list[IntArray]:
         """Return int64[T, rows] of each resource: its free amounts on the rows."""
+        if len(rows) == 1:
+            return [free[:, None] for free in self._row_profiles(columns, int(rows[0]))]
         profiles = np.zeros((len(columns), len(self.line), len(rows)), dtype=np.int64)
         if not len(columns):
             return []
@@ -246,6 +250,31 @@ class FutureMatrix:
                         if share.reserves(column):
                             free[begin:end, at[chosen]] -= share.kept(column)[chosen]
         return list(profiles)
+
+    def _row_profiles(self, columns: Sequence[int], row: int) -> IntArray:
+        """Return int64[resources, T]: the free amounts on one row, as after nearly every event."""
+        profiles = np.zeros((len(columns), len(self.line)), dtype=np.int64)
+        known = self.pod_ends.by_row.get(row)
+        if known is not None:
+            ends, usages = known
+            slots = self.line.moments.searchsorted(ends)
+            inside = slots < len(self.line)
+            if np.count_nonzero(inside) < len(slots):
+                slots, usages = slots[inside], usages[inside]
+            for column, free in zip(columns, profiles, strict=True):
+                np.add.at(free, slots, usages[:, column])
+            np.cumsum(profiles, axis=1, out=profiles)
+        profiles += self._state.nodes.idle[columns, row][:, None]
+        if self._state.nodes.maintenance.active:
+            profiles -= self._closed(np.array([row], dtype=np.intp))[:, 0] * _CLOSED
+        for window in self._windows.get(row, {}).values():
+            begin, end = self.line.slots(window.start, window.end)
+            for share in window.kept:
+                (at,) = (share.rows == row).nonzero()
+                for column, free in zip(columns, profiles, strict=True):
+                    if len(at) and share.reserves(column):
+                        free[begin:end] -= share.kept(column)[at[0]]
+        return profiles
 
     def _closed(self, rows: RowArray) -> BoolArray:
         """Return bool[T, rows]: the slots in which each row is in maintenance."""
@@ -370,9 +399,15 @@ class FutureMatrix:
 
         Divisions cost the most: the scarcest resource is first, and others count on rows where they can be scarcer.
         """
+        fits: CountArray | None = None
+        if self._extent * len(self.line) < _FEW_CELLS:
+            for column, amount in pod_class.demand:
+                counts = as_counts(self.free(column) // amount)
+                fits = counts if fits is None else np.minimum(fits, counts, out=fits)
+            assert fits is not None  # every pod takes a pod slot
+            return fits
         columns, amounts = pod_class.columns, pod_class.amounts
         scarcity = np.argsort(self._state.nodes.idle[columns].sum(axis=1) // amounts, kind="stable")
-        fits: CountArray | None = None
         for column, amount in zip(columns[scarcity].tolist(), amounts[scarcity].tolist(), strict=True):
             free = self.free(column)
             if fits is None:
