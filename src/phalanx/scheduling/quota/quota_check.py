@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class QuotaCheck:
     def __init__(
         self,
         ledger: Ledger,
-        limits_of: Callable[[AccountRecord], Iterable[Limit]],
+        limits_of: Callable[[AccountRecord], Sequence[Limit]],
         *,
         nodes_come: bool = False,
     ) -> None:
@@ -47,7 +47,7 @@ class QuotaCheck:
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
         # Limits of each account on a queried charge path: charge paths share most of their accounts.
-        self._own_limits: dict[AccountRecord, list[Limit]] = {}
+        self._own_limits: dict[AccountRecord, Sequence[Limit]] = {}
         # Limits without those that lend, by charge path with such a limit.
         self._limits_of_borrowers: dict[ChargePath, list[AccountLimit]] = {}
         self._lending = False
@@ -205,7 +205,8 @@ class QuotaCheck:
                 below = []
             own_limits = self._own_limits.get(account)
             if own_limits is None:
-                own_limits = self._own_limits[account] = [each for each in self._limits_of(account) if each.limits]
+                own_limits = self._own_limits[account] = self._limits_of(account)
             for plugin_limit in own_limits:
-                yield AccountLimit(account, plugin_limit, tuple(below))
+                if plugin_limit.limits:
+                    yield AccountLimit(account, plugin_limit, tuple(below))
             below.append(account)
