@@ -547,8 +547,9 @@ def test_confirmation_of_a_binding_with_an_unchanged_end_needs_no_further_cycle(
             running = msgspec.structs.replace(pod, node=bind.node, bound=100, started=100, phase=PodPhase.RUNNING)
     while not scheduler.idle:
         scheduler.cycle(100)
-    assert starts(scheduler).plan is not None
-    assert [each.key for each in starts(scheduler).plan.all()] == ["waits"]
+    reservations = starts(scheduler).plan
+    assert reservations is not None
+    assert [reservation.key for reservation in reservations.all()] == ["waits"]
     state.apply(PodUpdated(running))
     assert scheduler.idle
     longer = msgspec.structs.replace(running, run_time=RunTime(900))
