@@ -200,3 +200,15 @@ def test_highest_priority_of_a_gang_follows_a_changed_member() -> None:
         state.apply(PodUpdated(msgspec.structs.replace(POD, priority=priority)))
         audit(state)
         assert Priorities(state.gangs.composites).own(state.gangs[GangKey("ns", "g")]) == priority
+
+
+def test_facts_about_pending_members_follow_a_changed_member() -> None:
+    state = ClusterState()
+    state.apply(GangUpdated(Gang(GangKey("ns", "g"), min_member=1)))
+    for problem in ("", "unknown constraint", ""):
+        state.apply(PodUpdated(msgspec.structs.replace(POD, problem=problem)))
+        record, gang = state.pods[POD.uid], state.gangs[GangKey("ns", "g")]
+        assert gang.pending_facts.unreadable == ((record,) if problem else ())
+        assert gang.pending_facts.classes == (record.pod_class,)
+    state.apply(PodRemoved(POD.uid))
+    assert gang.pending_facts.classes == ()

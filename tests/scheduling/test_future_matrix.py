@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.run_time import RunTime
 from phalanx.scheduling.reservations.future import FutureMatrix
+from phalanx.scheduling.reservations.idle_copies import IdleCopies
 from phalanx.scheduling.reservations.window import Part, Share, Window
 from phalanx.scheduling.reservations.window_search import earliest_window, missing_copies
 
@@ -217,3 +219,32 @@ def test_classes_of_equal_amounts_share_their_counts() -> None:
     other = world.state.classes.record(PodClass(requests=requests, run_limit=9000))
     assert other is not world.classes[0]
     assert world.future.copies(world.classes[0]) is world.future.copies(other)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_idle_copies_equal_a_count_from_scratch(seed: int) -> None:
+    world = World(seed, (3, 30)[seed % 2], 3000)
+    world.future.advance(world.now, ())
+    idle, nodes = IdleCopies(world.state.nodes), world.state.nodes
+    for _ in range(40):
+        world.step()
+        for pod_class in world.classes:
+            amounts = pod_class.amounts[:, None]
+            expected = (nodes.idle[pod_class.columns] // amounts).min(axis=0).clip(0)
+            rows = np.array([0, 2, nodes.capacity + 5])
+            assert idle.on(pod_class, np.ones(world.nodes, dtype=np.bool_)) == expected[: world.nodes].sum()
+            assert idle.on(pod_class, rows) == expected[[0, 2]].sum()
+
+
+def test_changed_times_of_a_pod_count_only_with_another_end() -> None:
+    world = World(1, 4, 400)
+    world.future.advance(world.now, ())
+    known = world.future.pod_ends.follow()
+    world.future.pod_ends.pop_changed()
+    pod = world.state.pods[world.uids[0]].pod
+    world.state.apply(PodUpdated(msgspec.structs.replace(pod, bound=pod.bound - 5)))
+    assert world.future.pod_ends.follow() == known
+    later = RunTime(pod.run_time.limit + 60)
+    world.state.apply(PodUpdated(msgspec.structs.replace(pod, run_time=later)))
+    assert world.future.pod_ends.follow() == known + 1
+    assert world.future.pod_ends.pop_changed() == {world.state.pods[pod.uid].row}

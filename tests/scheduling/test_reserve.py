@@ -531,3 +531,27 @@ def play(jobs: list[RigidJob], processors: int, text: str, refresh_verdicts: boo
         else:
             raise AssertionError("not idle after 50 cycles")
     return played
+
+
+def test_confirmation_of_a_binding_with_an_unchanged_end_needs_no_further_cycle() -> None:
+    state = ClusterState()
+    state.apply(NodeUpdated(Node("n", allocatable=(("cpu", 4000), ("pods", 10)))))
+    scheduler = Scheduler(state, load_policy(policy(depth=1)), refresh_verdicts=False)
+    for uid, requests in (("runs", (("cpu", 3000),)), ("waits", (("cpu", 4000),))):
+        pod_class = PodClass(requests=requests, run_limit=600)
+        pod = Pod("ns", uid, uid, pod_class, requests, "phalanx", created=100, run_time=RunTime(600), grace=0)
+        state.apply(PodUpdated(pod))
+        plan = scheduler.cycle(100)
+        if uid == "runs":
+            (bind,) = plan.binds
+            running = msgspec.structs.replace(pod, node=bind.node, bound=100, started=100, phase=PodPhase.RUNNING)
+    while not scheduler.idle:
+        scheduler.cycle(100)
+    reservations = starts(scheduler).plan
+    assert reservations is not None
+    assert [reservation.key for reservation in reservations.all()] == ["waits"]
+    state.apply(PodUpdated(running))
+    assert scheduler.idle
+    longer = msgspec.structs.replace(running, run_time=RunTime(900))
+    state.apply(PodUpdated(longer))
+    assert not scheduler.idle

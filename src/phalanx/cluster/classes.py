@@ -36,8 +36,9 @@ class ClassRecord:
     """A pod class (`spec`) with its place in the arrays.
 
     `columns` are the requested resources (the pod slot included) and `amounts` their amounts: only these are
-    compared with idle amounts, as in kube-scheduler's NodeResourcesFit. `min_idle` int64[R, 1] has the same for all
-    resources at once: the idle amounts that one copy needs, NOTHING for resources that it does not request.
+    compared with idle amounts, as in kube-scheduler's NodeResourcesFit. `demand` are both in pairs. `min_idle`
+    int64[R, 1] has the same for all resources at once: the idle amounts that one copy needs, NOTHING for resources
+    that it does not request.
     `gpu_columns` are those of `columns` that are GPUs. `allocators` are the node allocators of its pods, `affinity`
     is their profile. The feasible nodes of a `dynamic` class depend on the places of other pods. `namespace` is
     that of its pods, if they do not share the class with other namespaces.
@@ -50,6 +51,7 @@ class ClassRecord:
         "allocators",
         "amounts",
         "columns",
+        "demand",
         "footprint",
         "gpu_columns",
         "min_idle",
@@ -78,6 +80,7 @@ class ClassRecord:
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
         self.gpu_columns = tuple(column for column in self.columns.tolist() if column in cards)
         self.amounts: IntArray = footprint.usage[self.columns]
+        self.demand = tuple(zip(self.columns.tolist(), self.amounts.tolist(), strict=True))
         self.min_idle: IntArray = _min_idle(footprint.usage)
 
     @property

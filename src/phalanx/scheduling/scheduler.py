@@ -296,4 +296,4 @@ def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
         return bound
     # The unit's turn can open reserved room to it.
     with session.features.recheck(session, unit) as turn:
-        return demand.bound_for(session, unit) if turn.guarded else bound
+        return demand.bound_for(session, unit) if turn.may_open else bound

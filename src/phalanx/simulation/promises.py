@@ -55,10 +55,17 @@ class PromiseLog:
         nodes, column = self._state.nodes, self._state.space.find(self._resource)
         if column is None:
             return 0
+        shares = [
+            share
+            for reservation in plan.all()
+            if reservation.start > now
+            for share in reservation.window.shares
+            if share.reserves(column)
+        ]
+        if len(shares) == 1:
+            (share,) = shares
+            return int(np.minimum(np.maximum(nodes.idle[column, share.rows], 0), share.kept(column)).sum())
         reserved = np.zeros(nodes.capacity, dtype=np.int64)
-        for reservation in plan.all():
-            for share in reservation.window.shares if reservation.start > now else ():
-                usage = share.pod_class.footprint.usage
-                if column < len(usage):
-                    np.add.at(reserved, share.rows, share.counts * usage[column])
-        return int(np.minimum(nodes.idle[column].clip(0), reserved).sum())
+        for share in shares:
+            reserved[share.rows] += share.kept(column)
+        return int(np.minimum(nodes.idle[column].clip(0), reserved).sum()) if shares else 0

@@ -61,6 +61,8 @@ class NodeRows:
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
         self.extent = 0
+        #: Number that grows when the allocatable amounts of a node, or the size of the arrays, change.
+        self.offers = 0
         # Deferred charges (see `charged_together`): row, usage, scored, sign.
         self._uncharged: list[tuple[int, IntArray, IntArray, int]] | None = None
         self._row_of: dict[str, int] = {}
@@ -87,6 +89,7 @@ class NodeRows:
         if missing <= 0:
             return
         self._charge_gathered()
+        self.offers += 1
         for name in ("allocatable", "used", "releasing", "reserved", "idle", "inverse"):
             array = getattr(self, name)
             extra = np.zeros((missing, self.capacity), dtype=array.dtype)
@@ -108,6 +111,7 @@ class NodeRows:
         if cards and any(offered[column] != self.allocatable[column, row] for column in cards):
             self.relabelled.note(row)
         self.allocatable[:, row] = offered
+        self.offers += 1
         with np.errstate(divide="ignore"):
             self.inverse[:, row] = np.where(offered > 0, 1.0 / offered, 0.0)
         if _eligibility(known) != _eligibility(node):
@@ -228,6 +232,7 @@ class NodeRows:
 
     def _grow(self) -> None:
         old = self.capacity
+        self.offers += 1
         new = old * 2
         self.names.extend([""] * old)
         self.nodes.extend([None] * old)

@@ -48,6 +48,16 @@ def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
     return "", None
 
 
+def ordering(pod: Pod) -> tuple[object, ...]:
+    """Return the properties that determine the place of a pod among the pending members of its gang."""
+    return pod.problem, pod.priority, pod.index, pod.created, pod.name
+
+
+def times(pod: Pod) -> tuple[object, ...]:
+    """Return the properties that determine when the pod leaves its node."""
+    return pod.started, pod.bound, pod.terminating, pod.leaves, pod.grace, pod.run_time
+
+
 def yielding(pod: Pod) -> tuple[object, ...]:
     """Return the properties that determine whether the pod can be a preemption victim."""
     return pod.priority, pod.preemptable, pod.cooldown, pod.fixture, pod.critical, pod.budgets

@@ -202,6 +202,8 @@ def reclassify(record: PodRecord, pod_class: ClassRecord) -> None:
     if record.row != NO_NODE:
         count_affinity(record, record.row, -1)
     record.pod_class = pod_class
+    if record.gang is not None:
+        record.gang.forget_pending_facts()
     if record.row != NO_NODE:
         count_affinity(record, record.row, 1)
 

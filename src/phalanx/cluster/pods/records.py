@@ -70,6 +70,14 @@ class PodRecord(msgspec.Struct, eq=False):
         return (-pod.priority, pod.index, pod.created, pod.name)
 
 
+class PendingFacts(msgspec.Struct, frozen=True, eq=False):
+    """Facts about the pending members of a gang: those with an invalid spec in order, and the distinct classes, in
+    the order of their first members."""
+
+    unreadable: tuple[PodRecord, ...]
+    classes: tuple[ClassRecord, ...]
+
+
 class GangRecord(msgspec.Struct, eq=False):
     """A gang's members and their counts by state, in total and per role.
 
@@ -109,6 +117,7 @@ class GangRecord(msgspec.Struct, eq=False):
     _only_role: str | None = None
     _roles: dict[str, list[int]] = _EMPTY
     _unconfirmed: dict[PlanMark, int] = _EMPTY
+    _pending_facts: PendingFacts | None = None
 
     def __repr__(self) -> str:
         return f"GangRecord({self.key}, {self.counts()})"
@@ -146,6 +155,21 @@ class GangRecord(msgspec.Struct, eq=False):
 
     def roles(self) -> Iterator[str]:
         return iter(self._roles if self._only_role is None else (self._only_role,))
+
+    @property
+    def pending_facts(self) -> PendingFacts:
+        """Facts about the pending members, computed at the first query after a change of these."""
+        facts = self._pending_facts
+        if facts is None:
+            unreadable = [member for member in self.pending.values() if member.pod.problem]
+            classes = dict.fromkeys(member.pod_class for member in self.pending.values())
+            unreadable.sort(key=lambda member: member.order)
+            facts = self._pending_facts = PendingFacts(tuple(unreadable), tuple(classes))
+        return facts
+
+    def forget_pending_facts(self) -> None:
+        """Recompute the facts about pending members at the next query: a spec or class has changed."""
+        self._pending_facts = None
 
     @property
     def starting_placeholders(self) -> list[PodRecord]:
@@ -194,7 +218,7 @@ class GangRecord(msgspec.Struct, eq=False):
 
     def assume_all(self, records: Collection[PodRecord], mark: PlanMark | None) -> None:
         """Count pending members, which are no placeholders, as assumed."""
-        self.cached = None
+        self.cached = self._pending_facts = None
         pending, roles = self.pending, dict[str, int]()
         for record in records:
             pod = record.pod
@@ -247,6 +271,7 @@ class GangRecord(msgspec.Struct, eq=False):
             self._tally_role(role, state, step)
         self._counts[state] += step
         if state is MemberState.PENDING:
+            self._pending_facts = None
             if step > 0:
                 self.arrivals += 1
                 self.pending = _with(self.pending, record)

@@ -19,7 +19,7 @@ from phalanx.cluster.pods.claims import (
     return_room,
 )
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
-from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
+from phalanx.cluster.pods.observation import charging, claim_of, ordering, standing, state_of, times, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
 from phalanx.cluster.pods.placeholders import Placeholders
 from phalanx.cluster.pods.recent_ends import RecentEnds
@@ -93,7 +93,7 @@ class PodTable(dict[str, PodRecord]):
             state, last = state_of(pod, self._schedulers), record.pod
             self.ends.note(record, state)
             self._transition(record, SEEN[state], pod, state)
-            if record.row != NO_NODE and _times(last) != _times(pod):
+            if record.row != NO_NODE and times(last) != times(pod):
                 self.retimed.note(record.row)
         if pod.run_time.allowed or pod.uid in self.run_time_limits:
             self.run_time_limits.note(pod)
@@ -467,6 +467,8 @@ class PodTable(dict[str, PodRecord]):
         record.pod = pod
         if old.priority != pod.priority and record.gang is not None:
             record.gang.highest_priority = None
+        if record.gang is not None and ordering(old) != ordering(pod):
+            record.gang.forget_pending_facts()
         if pod.placeholder:
             self.placeholders.end_at(pod.uid, pod.expires)
         if old.labels != pod.labels:
@@ -543,8 +545,3 @@ _STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in P
 
 def _is_plain_pending(record: PodRecord) -> bool:
     return record.state is MemberState.PENDING and record.nomination is None
-
-
-def _times(pod: Pod) -> tuple[object, ...]:
-    """Return the properties that determine when the pod leaves its node."""
-    return pod.started, pod.bound, pod.terminating, pod.leaves, pod.grace, pod.run_time

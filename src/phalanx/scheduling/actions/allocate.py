@@ -30,6 +30,8 @@ def allocate(session: Session) -> None:
     A unit that does not fit reserves nothing. It blocks the units behind it only in a fifo queue. `backfill` places
     pods without a gang and without requests, except in fifo queues.
     """
+    if not session.units:
+        return
     fifo = FifoQueues(session)
     in_order = any_queue_keeps_order(session) and "backfill" in session.plugin_runtime.policy.actions
     walk(
@@ -50,6 +52,8 @@ def left_to_backfill(session: Session, plan: ReservationPlan, units: list[Queued
 
 def walk(session: Session, units: list[QueuedUnit]) -> None:
     """Give the units their turns; borrowing units come last, after reclaim for units within their quota."""
+    if not units:
+        return
     walk, entries = _Walk(session), list[Entry](units)
     while entries and session.plan.complete:
         walk.turns = [entry for entry in entries if isinstance(entry, SurplusTurn)]

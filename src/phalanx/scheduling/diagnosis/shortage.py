@@ -75,8 +75,8 @@ def shortage(
     change = _smallest_change(plugin_runtime, nodes, pod_class, missing, eligible, rows, alike)
     if spot is not None:
         change = ", or ".join(filter(None, [f"{change} there", spot.change]))
-    total = int(rows.sum())
-    some = bool(eligible.any())
+    total = int(np.count_nonzero(rows))
+    some = bool(np.count_nonzero(eligible))
     return Shortage(pod_class, total, counts, some, change, placed=placed, need=need, where=where, culprit=culprit)
 
 
@@ -91,12 +91,12 @@ def _node_counts(
     counts: dict[str, int] = {}
     lacking: dict[str, str] = {}
     for reason, out in plugin_runtime.explain(pod_class, nodes, slice(None)):
-        rejected = int((open_rows & out).sum())
+        rejected = int(np.count_nonzero(open_rows & out))
         if rejected:
             counts[reason] = counts.get(reason, 0) + rejected
             open_rows &= ~out
     for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-        short = int((open_rows & (nodes.idle[column] < amount)).sum())
+        short = int(np.count_nonzero(open_rows & (nodes.idle[column] < amount)))
         if short:
             name = nodes.space.names[column]
             reason = "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
@@ -115,26 +115,26 @@ def _smallest_change(
     among: BoolArray,
     alike: Sequence[int],
 ) -> str:
-    if not among.any():
+    if not np.count_nonzero(among):
         return "add a node"
-    if not eligible.any():
+    if not np.count_nonzero(eligible):
         return _open_nodes(plugin_runtime, nodes, pod_class, among, missing, alike)
-    rows = np.flatnonzero(eligible)
+    (rows,) = eligible.nonzero()
     short: list[tuple[int, str, int, int]] = []
-    asked = missing + int(eligible[list(alike)].sum())
+    asked = missing + (int(np.count_nonzero(eligible[list(alike)])) if alike else 0)
     for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
         name = nodes.space.names[column]
         largest = int(nodes.allocatable[column, rows].max())
         if largest < amount:
             return _too_large(name, amount, largest, missing)
-        out = int((nodes.idle[column, rows] < amount).sum())
+        out = int(np.count_nonzero(nodes.idle[column, rows] < amount))
         if out:
             # Placed members are not freed: the amount beyond the capacity of all nodes has to be added.
             added = min(missing, max(0, asked - int((nodes.allocatable[column, rows] // amount).sum())))
             short.append((out, name, amount, added))
     highest = max((entry[0] for entry in short), default=0)
     needs = _needs([entry[1:] for entry in short if entry[0] == highest], missing)
-    where = "" if len(rows) == int(among.sum()) else f" on the {count_of(len(rows), 'eligible node')}"
+    where = "" if len(rows) == np.count_nonzero(among) else f" on the {count_of(len(rows), 'eligible node')}"
     uneven = (
         _alone_in_the_way(plugin_runtime, nodes, pod_class, among).get(UNEVEN)
         if pod_class.affinity.peers.spread

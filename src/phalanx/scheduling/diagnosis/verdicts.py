@@ -122,10 +122,9 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
 
 def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | None:
     """Return the verdict if the quorum needs members whose pods cannot be read, else None."""
-    broken = [member for member in gang.pending.values() if member.pod.problem]
+    broken = gang.pending_facts.unreadable
     if not broken:
         return None
-    broken.sort(key=lambda member: member.order)
     for role, least in need.roles:
         of_role = [member for member in broken if member.pod.role == role]
         if of_role and gang.count(MemberState.PENDING, role) - len(of_role) < least:

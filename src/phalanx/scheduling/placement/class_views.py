@@ -176,7 +176,8 @@ class ClassViews:
         if self._nodes.maintenance.active:
             fits = np.where(self.in_time(pod_class, rows), fits, 0)
         if self.reserved is not None and self.reserved.active:
-            fits = self.reserved.limit_copies(pod_class, rows, fits)
+            # Reserved room only takes copies off, and most queries are for pods that fit nowhere.
+            fits = self.reserved.limit_copies(pod_class, rows, fits) if np.count_nonzero(fits) else fits
         elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
             # The pod can use only the room of its reservation, which does not exist.
             fits = np.zeros_like(fits)
@@ -344,10 +345,16 @@ class ClassViews:
     def _score_rows(self, view: ClassView, rows: RowArray) -> None:
         """Compute the scores of some rows; repeated rows are harmless."""
         pod_class, nodes = view.pod_class, self._nodes
+        if len(rows) == 1 and not self._has_idle_amounts(pod_class, int(rows[0])):
+            view.base[rows] = NOWHERE
+            return
         fits = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
         fits &= view.allowed.take(rows)
         for plugin in self._limits:
             fits &= plugin.max_copies(pod_class, nodes, rows) > 0
+        if not np.count_nonzero(fits):
+            view.base[rows] = NOWHERE
+            return
         if nodes.maintenance.active:
             fits &= self.in_time(pod_class, rows)
         if self.reserved is not None and self.reserved.active:
@@ -364,8 +371,18 @@ class ClassViews:
             total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
 
+    def _has_idle_amounts(self, pod_class: ClassRecord, row: int) -> bool:
+        """Return whether the idle amounts of a row are enough for one copy."""
+        idle = self._nodes.idle
+        return all(idle[column, row] >= amount for column, amount in pod_class.demand)
+
     def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Count the copies on some distinct rows again."""
+        if len(rows) == 1 and not self._has_idle_amounts(view.pod_class, row := int(rows[0])):
+            # After one event one row has changed, and most waiting classes fit there neither before nor after.
+            view.room -= int(copies[row])
+            copies[row] = 0
+            return
         counts = np.where(view.allowed[rows], self.copies(view, rows, most=True), 0)
         view.room += int(counts.sum()) - int(copies[rows].sum())
         copies[rows] = counts

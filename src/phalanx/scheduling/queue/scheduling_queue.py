@@ -371,11 +371,11 @@ class SchedulingQueue:
         units = []
         for group in self._groups.values():
             first = group.first() if most == 1 else None
-            chosen = (
-                [(first, group.units[first])]
-                if first is not None
-                else heapq.nsmallest(most, group.units.items(), key=lambda entry: entry[1])
-            )
+            chosen: Iterable[tuple[UnitKey, Rank]] = group.units.items()
+            if first is not None:
+                chosen = ((first, group.units[first]),)
+            elif len(group.units) > most:
+                chosen = heapq.nsmallest(most, chosen, key=lambda entry: entry[1])
             for key, rank in chosen:
                 unit = self._index.unit(key)
                 if unit is not None:

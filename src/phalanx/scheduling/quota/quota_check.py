@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class QuotaCheck:
     def __init__(
         self,
         ledger: Ledger,
-        limits_of: Callable[[AccountRecord], Iterable[Limit]],
+        limits_of: Callable[[AccountRecord], Sequence[Limit]],
         *,
         nodes_come: bool = False,
     ) -> None:
@@ -46,6 +46,8 @@ class QuotaCheck:
         self.nodes_come = nodes_come
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
+        # Limits of each account on a queried charge path: charge paths share most of their accounts.
+        self._own_limits: dict[AccountRecord, Sequence[Limit]] = {}
         # Limits without those that lend, by charge path with such a limit.
         self._limits_of_borrowers: dict[ChargePath, list[AccountLimit]] = {}
         self._lending = False
@@ -206,7 +208,10 @@ class QuotaCheck:
         for account in charge_path.path:
             if below and below[-1].parent is not account:
                 below = []
-            for plugin_limit in self._limits_of(account):
+            own_limits = self._own_limits.get(account)
+            if own_limits is None:
+                own_limits = self._own_limits[account] = self._limits_of(account)
+            for plugin_limit in own_limits:
                 if plugin_limit.limits:
                     yield AccountLimit(account, plugin_limit, tuple(below))
             below.append(account)

@@ -74,6 +74,8 @@ class AccountFuture:
         account_limits = [
             account_limit for charge_path in wanted for account_limit in self._quotas.account_limits(charge_path)
         ]
+        if not account_limits:
+            return True
         # Charges of several charge paths to one account add up.
         charges: dict[int, dict[str, int]] = {}
         for charge_path, amounts in wanted.items():

@@ -64,8 +64,10 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 def _sum(results: Sequence[_Result]) -> Score:
-    covered = (sum(result.covered[place] for result in results) for place in range(len(TOLD)))
-    return Score(len(results), tuple(covered), sum(result.pinball for result in results))
+    if not results:
+        return Score()
+    covered = tuple(map(sum, zip(*[result.covered for result in results], strict=True)))
+    return Score(len(results), covered, sum([result.pinball for result in results]))
 
 
 class StartCalibration:
@@ -80,7 +82,11 @@ class StartCalibration:
         self._starts: deque[ObservedStart] = deque()
         self._ratios: dict[tuple[int, int], list[int]] = {}
         self._results: deque[_Result] = deque(maxlen=_MOST_STARTS)
-        self._scores: dict[str | None, Score] = {}
+        self._scores: dict[str, Score] = {}
+        # The last scored results of all queues, and their sums.
+        self._last: deque[_Result] = deque()
+        self._covered = [0] * len(TOLD)
+        self._pinball = 0
         self.total = Score()
 
     def __len__(self) -> int:
@@ -110,7 +116,7 @@ class StartCalibration:
         self._scores.clear()
         self._starts.append(start)
         if start.predicted:
-            self._results.append(_result(start))
+            self._score_last(_result(start))
         for bucket in _buckets(start.told, start.pods):
             insort(self._ratios.setdefault(bucket, []), _ratio(start))
         if len(self._starts) > _MOST_STARTS:
@@ -120,6 +126,14 @@ class StartCalibration:
                 del ratios[bisect_right(ratios, _ratio(oldest)) - 1]
                 if not ratios:
                     del self._ratios[bucket]
+
+    def _score_last(self, result: _Result) -> None:
+        self._results.append(result)
+        self._last.append(result)
+        changes = [(result, 1)] + ([(self._last.popleft(), -1)] if len(self._last) > _SCORED else [])
+        for each, sign in changes:
+            self._covered = [total + sign * one for total, one in zip(self._covered, each.covered, strict=True)]
+            self._pinball += sign * each.pinball
 
     def quantiles(self, told: int, pods: int, elapsed: int = 0) -> tuple[int, ...]:
         """Return the quantiles (`PERCENTS`) of the wait of a unit with a forecast of `told` seconds; () with too
@@ -147,18 +161,21 @@ class StartCalibration:
 
     def score(self, queue: str | None = None) -> Score:
         """Return the score of the last starts in a queue, or in all."""
+        if queue is None:
+            return Score(len(self._last), tuple(self._covered), self._pinball) if self._last else Score()
         score = self._scores.get(queue)
         if score is None:
-            results = [result for result in self._results if queue in (None, result.queue)]
-            score = _sum(results[-_SCORED:])
-            self._scores[queue] = score
+            results = [result for result in self._results if result.queue == queue]
+            score = self._scores[queue] = _sum(results[-_SCORED:])
         return score
 
     def calibrated(self, queue: str) -> bool:
         """Return whether quantiles are published for a queue: they hold over all queues, and in the queue itself if
         it has enough starts."""
+        if not self.score().holds:
+            return False
         own = self.score(queue)
-        return self.score().holds and (own.starts < _LEAST_SCORED or own.holds)
+        return own.starts < _LEAST_SCORED or own.holds
 
 
 def _result(start: ObservedStart) -> _Result:

@@ -158,7 +158,7 @@ class StartForecaster:
         )
 
     def _no_end(self, usable: BoolArray) -> StartForecast:
-        pods = int(self._future.endless[: self._state.nodes.extent][usable].sum())
+        pods = int(self._future.pod_ends.endless[: self._state.nodes.extent][usable].sum())
         waiting = sum(window.end >= FOREVER for window in self._windows)
         message = f"no end known: {pods} pod{'s' if pods != 1 else ''} on the nodes it could use"
         if waiting:

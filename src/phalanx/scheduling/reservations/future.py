@@ -11,10 +11,9 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
-from phalanx.model.pod import MemberState
 from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
-from phalanx.scheduling.reservations.pod_ends import latest_end
-from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
+from phalanx.scheduling.reservations.pod_ends import PodEnds, latest_end
+from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON, Timeline, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
 
 # If a larger part of the rows has changed, a full recount is cheaper.
@@ -23,6 +22,8 @@ _REBUILD_PART = 4
 _MORE_THAN_ANY = 2**32
 # Amount taken off a row in maintenance: more than any node has.
 _CLOSED = 2**52
+# Number of amounts of one resource up to which the order of divisions costs more than the divisions.
+_FEW_CELLS = 4096
 # Number of (resource, end) pairs for which the least free amounts of each row are cached.
 _MOST_LEAST = 256
 
@@ -41,14 +42,7 @@ class FutureMatrix:
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
-        # Row -> ends int64[P] and amounts int64[P, R] of its pods.
-        self._ends: dict[int, tuple[IntArray, IntArray]] = {}
-        # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
-        self.endless: IntArray = np.zeros(0, dtype=np.int64)
-        # Row -> uid -> time from which a pod is known whose binding the API has not confirmed.
-        self._assumed: dict[int, dict[str, int]] = {}
-        # Moment -> row -> number of pods that end then.
-        self._moments: dict[int, dict[int, int]] = {}
+        self.pod_ends = PodEnds(state, self.end_of)
         self._width = 0
         self._free: dict[int, IntArray] = {}
         # Copies by request: classes that differ in labels or limits only have the same ones.
@@ -79,7 +73,7 @@ class FutureMatrix:
         self._set_windows({id(window): window for window in windows})
         changed = self._changed_rows()
         # The expected end of an overdue pod moves on with the time.
-        late = {row for end, rows in self._moments.items() if end <= now for row in rows}
+        late = {row for end, rows in self.pod_ends.moments.items() if end <= now for row in rows}
         self._read(changed, late)
         self._draw(changed, late)
 
@@ -123,10 +117,8 @@ class FutureMatrix:
         self._draw(changed)
 
     def _read(self, changed: list[int] | None, late: Iterable[int] = ()) -> None:
-        if len(self.endless) < self._state.nodes.capacity:
-            self.endless = np.pad(self.endless, (0, self._state.nodes.capacity - len(self.endless)))
-        for row in range(self._state.nodes.extent) if changed is None else sorted({*changed, *late}):
-            self._read_row(row)
+        rows = range(self._state.nodes.extent) if changed is None else sorted({*changed, *late})
+        self.pod_ends.read(rows, self._now)
 
     def _draw(self, changed: list[int] | None, late: Iterable[int] = ()) -> None:
         """Rebuild the time line, and the free amounts of queried resources where they changed."""
@@ -135,14 +127,15 @@ class FutureMatrix:
         maintenance = self._state.nodes.maintenance
         edges = (when for closure in maintenance.closures for when in (closure.start, closure.end))
         former = self.line
-        line = timeline(self._now, self._moments, kept, extent, former, edges)
+        line = timeline(self._now, self.pod_ends.moments, kept, extent, former, edges)
         comparable = changed is not None and self._extent == extent
         comparable &= self._closed_version == maintenance.version
-        if line.shape != former.shape or not comparable or line.edges != former.edges:
-            self.line = line
+        reshaped = line is not former and line.shape != former.shape
+        # A new object shows the future of accounts that it is outdated too.
+        self.line = line if comparable or not line.exact else Timeline(line.edges, True)
         self._extent, self._redraw, self._closed_version = extent, False, maintenance.version
         replaced, self._replaced = self._replaced, []
-        if not comparable or (line.shape != former.shape and (maintenance.active or not former.can_carry_to(line))):
+        if not comparable or (reshaped and (maintenance.active or not former.can_carry_to(line))):
             self._free.clear()
             self._counts.clear()
             self._least.clear()
@@ -150,8 +143,10 @@ class FutureMatrix:
             self.drawn += 1
             return
         assert changed is not None
-        rows = {*changed, *late}.union(*(window.rows.tolist() for window in replaced))
-        if line.shape != former.shape:
+        rows = {*changed, *late}
+        for window in replaced:
+            rows.update(window.rows.tolist())
+        if reshaped:
             rows |= self._carry(former, line)
         self._recount(sorted(rows))
 
@@ -173,9 +168,14 @@ class FutureMatrix:
             counts.carry(slots, comparable)
         self.drawn += not comparable
         self._least.clear()
-        moments = np.fromiter(self._moments, dtype=np.int64, count=len(self._moments))
-        moved = moments[former.rounded(moments) != line.rounded(moments)]
-        rows = {row for moment in moved.tolist() for row in self._moments[moment]}
+        if comparable:
+            # Up to the horizon every moment is an edge; the rows of moments that have passed are recounted anyway.
+            horizon = former.edges[0] + HORIZON
+            rows = {row for moment, by_row in self.pod_ends.moments.items() if moment > horizon for row in by_row}
+        else:
+            moments = np.fromiter(self.pod_ends.moments, dtype=np.int64, count=len(self.pod_ends.moments))
+            moved = moments[former.rounded(moments) != line.rounded(moments)]
+            rows = {row for moment in moved.tolist() for row in self.pod_ends.moments[moment]}
         edges = {*former.edges}
         for window in self._standing.values():
             # A window that has ended is still charged to the first slot.
@@ -194,6 +194,7 @@ class FutureMatrix:
         return rows
 
     def _changed_rows(self) -> list[int] | None:
+        self.pod_ends.follow()
         nodes = self._state.nodes
         if self._width != len(self._state.space):
             self._width, self._cursor = len(self._state.space), -1
@@ -205,37 +206,8 @@ class FutureMatrix:
             return None
         return sorted({row for row in (*changed, *retimed_rows) if row >= 0})
 
-    def _read_row(self, row: int) -> None:
-        former = self._ends.pop(row, None)
-        for end in former[0].tolist() if former is not None else ():
-            by_row = self._moments[end]
-            by_row[row] -= 1
-            if not by_row[row]:
-                del by_row[row]
-                if not by_row:
-                    del self._moments[end]
-        ends, usages, endless = [], [], 0
-        earlier = self._assumed.pop(row, {})
-        for record in self._state.pods.on(row):
-            if record.state is MemberState.ASSUMED:
-                uid = record.pod.uid
-                self._assumed.setdefault(row, {})[uid] = earlier.get(uid, self._now)
-            end = self.end_of(record)
-            if end == FOREVER:
-                endless += not record.pod.fixture
-            else:
-                ends.append(end)
-                usages.append(record.footprint.usage)
-                by_row = self._moments.setdefault(end, {})
-                by_row[row] = by_row.get(row, 0) + 1
-        self.endless[row] = endless
-        if ends:
-            amounts = usages[0][None, :] if len(usages) == 1 else np.stack(usages)
-            self._ends[row] = (np.array(ends, dtype=np.int64), amounts)
-
     def _recount(self, rows: Sequence[int]) -> None:
-        chosen = np.array(rows, dtype=np.intp)
-        chosen = chosen[chosen < self._extent]
+        chosen = np.array([row for row in rows if row < self._extent], dtype=np.intp)
         if not len(chosen):
             return
         self._mark_changed(chosen)
@@ -246,23 +218,27 @@ class FutureMatrix:
 
     def _profiles(self, columns: Sequence[int], rows: RowArray) -> list[IntArray]:
         """Return int64[T, rows] of each resource: its free amounts on the rows."""
-        profiles = [np.zeros((len(self.line), len(rows)), dtype=np.int64) for _ in columns]
-        ending = [(at, *self._ends[row]) for at, row in enumerate(rows.tolist()) if row in self._ends]
+        if len(rows) == 1:
+            return [free[:, None] for free in self._row_profiles(columns, int(rows[0]))]
+        profiles = np.zeros((len(columns), len(self.line), len(rows)), dtype=np.int64)
+        if not len(columns):
+            return []
+        ending = [
+            (at, *self.pod_ends.by_row[row]) for at, row in enumerate(rows.tolist()) if row in self.pod_ends.by_row
+        ]
         if ending:
             ends = np.concatenate([pod_ends for _, pod_ends, _ in ending])
             usages = np.concatenate([pod_usages for _, _, pod_usages in ending])
             where = np.repeat([at for at, _, _ in ending], [len(pod_ends) for _, pod_ends, _ in ending])
             slots = np.searchsorted(self.line.moments, ends, side="left")
             inside = slots < len(self.line)
-            usages, places = usages[inside], (slots[inside], where[inside])
+            usages, slots, where = usages[inside], slots[inside], where[inside]
             for column, free in zip(columns, profiles, strict=True):
-                np.add.at(free, places, usages[:, column])
-        closed = self._closed(rows) * _CLOSED if self._state.nodes.maintenance.active else None
-        for column, free in zip(columns, profiles, strict=True):
-            np.cumsum(free, axis=0, out=free)
-            free += self._state.nodes.idle[column, rows]
-            if closed is not None:
-                free -= closed
+                np.add.at(free, (slots, where), usages[:, column])
+        np.cumsum(profiles, axis=1, out=profiles)
+        profiles += self._state.nodes.idle[columns][:, None, rows]
+        if self._state.nodes.maintenance.active:
+            profiles -= self._closed(rows) * _CLOSED
         if self._standing:
             place = np.full(self._extent, -1, dtype=np.intp)
             place[rows] = np.arange(len(rows), dtype=np.intp)
@@ -274,6 +250,31 @@ class FutureMatrix:
                     for column, free in zip(columns, profiles, strict=True):
                         if share.reserves(column):
                             free[begin:end, at[chosen]] -= share.kept(column)[chosen]
+        return list(profiles)
+
+    def _row_profiles(self, columns: Sequence[int], row: int) -> IntArray:
+        """Return int64[resources, T]: the free amounts on one row, as after nearly every event."""
+        profiles = np.zeros((len(columns), len(self.line)), dtype=np.int64)
+        known = self.pod_ends.by_row.get(row)
+        if known is not None:
+            ends, usages = known
+            slots = self.line.moments.searchsorted(ends)
+            inside = slots < len(self.line)
+            if np.count_nonzero(inside) < len(slots):
+                slots, usages = slots[inside], usages[inside]
+            for column, free in zip(columns, profiles, strict=True):
+                np.add.at(free, slots, usages[:, column])
+            np.cumsum(profiles, axis=1, out=profiles)
+        profiles += self._state.nodes.idle[columns, row][:, None]
+        if self._state.nodes.maintenance.active:
+            profiles -= self._closed(np.array([row], dtype=np.intp))[:, 0] * _CLOSED
+        for window in self._windows.get(row, {}).values():
+            begin, end = self.line.slots(window.start, window.end)
+            for share in window.kept:
+                (at,) = (share.rows == row).nonzero()
+                for column, free in zip(columns, profiles, strict=True):
+                    if len(at) and share.reserves(column):
+                        free[begin:end] -= share.kept(column)[at[0]]
         return profiles
 
     def _closed(self, rows: RowArray) -> BoolArray:
@@ -399,9 +400,15 @@ class FutureMatrix:
 
         Divisions cost the most: the scarcest resource is first, and others count on rows where they can be scarcer.
         """
+        fits: CountArray | None = None
+        if self._extent * len(self.line) < _FEW_CELLS:
+            for column, amount in pod_class.demand:
+                counts = as_counts(self.free(column) // amount)
+                fits = counts if fits is None else np.minimum(fits, counts, out=fits)
+            assert fits is not None  # every pod takes a pod slot
+            return fits
         columns, amounts = pod_class.columns, pod_class.amounts
         scarcity = np.argsort(self._state.nodes.idle[columns].sum(axis=1) // amounts, kind="stable")
-        fits: CountArray | None = None
         for column, amount in zip(columns[scarcity].tolist(), amounts[scarcity].tolist(), strict=True):
             free = self.free(column)
             if fits is None:
@@ -495,7 +502,7 @@ class FutureMatrix:
 
     def end_of(self, record: PodRecord) -> int:
         """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
-        assumed = self._assumed.get(record.row, {}).get(record.pod.uid, 0)
+        assumed = self.pod_ends.assumed(record)
         end = latest_end(record, self._now, self._start_delay, assumed)
         return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
@@ -511,7 +518,7 @@ class FutureMatrix:
     def copies_at_last(self, pod_class: ClassRecord) -> IntArray:
         """Return int64[N]: the number of copies that each row fits after all pods with a known end have left."""
         free = self._state.nodes.idle[pod_class.columns][:, : self._extent].copy()
-        for row, (_, usages) in self._ends.items():
+        for row, (_, usages) in self.pod_ends.by_row.items():
             free[:, row] += usages[:, pod_class.columns].sum(axis=0)
         for window in self._standing.values():
             for share in window.shares if window.end >= FOREVER else ():
@@ -537,7 +544,7 @@ class FutureMatrix:
         """Return bool[N]: the rows that are overcommitted at some moment."""
         over = np.zeros(self._extent, dtype=np.bool_)
         for free in self._free.values():
-            over |= (free < 0).any(axis=0)
+            np.logical_or(over, free.min(axis=0) < 0, out=over)
         return over
 
 

@@ -136,7 +136,9 @@ class ReservationPlan(RepairedPlan):
         """Whether the end of a pod, or a node, has changed since the plan was updated."""
         if self._hopeless and (self._outdated_searches or self._searched_at != self._search_moment()):
             return True
-        return self.advance.outdated or (self.active and not (self._future.times_current and self._nodes_current))
+        if self.advance.outdated:
+            return True
+        return self.active and not (self._nodes_current and self._future.pod_ends.follow() == self._ends_version)
 
     @property
     def disturbed(self) -> bool:
@@ -149,8 +151,9 @@ class ReservationPlan(RepairedPlan):
     def configure(self, settings: ReservationSettings) -> None:
         """Apply new settings; promises stay."""
         if settings.start_delay != self.settings.start_delay:
-            self.settings = settings
+            self.settings, former = settings, self._future
             self._future = self._new_future()
+            self._future.pod_ends.version = former.pod_ends.version + 1
             self._holds.clear()
             self._compressed_at = (-1, -1, -1, -1)
         self.settings = settings
@@ -461,18 +464,14 @@ class ReservationPlan(RepairedPlan):
 
     def opens_room(self, key: UnitKey, priority: int) -> bool:
         """Return whether a turn of a unit can open a window that keeps one of its pods from idle amounts."""
-        own, idle = self._reservations.get(key), self._state.nodes.idle
+        own = self._reservations.get(key)
         for reservation in self._reservations.values():
             if reservation.key != key and reservation.priority >= priority:
                 continue
             if own is None:
                 return True  # its request is unknown here
-            rows = reservation.window.rows
-            rows = rows[rows < idle.shape[1]]
-            for part in own.parts:
-                columns, amounts = part.pod_class.columns, part.pod_class.amounts[:, None]
-                if (idle[columns[:, None], rows] >= amounts).all(axis=0).any():
-                    return self._fits_idle_amounts(own)
+            if any(self._idle.on(part.pod_class, reservation.window.rows) for part in own.parts):
+                return self._fits_idle_amounts(own)
         return False
 
     def lift(self, key: UnitKey, priority: int) -> bool:

@@ -12,6 +12,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.promise_records import Slip, SlipCause
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.idle_copies import IdleCopies
 from phalanx.scheduling.reservations.pod_ends import overrun
 from phalanx.scheduling.reservations.promised_starts import PromisedStarts
 from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservation
@@ -63,9 +64,11 @@ class RepairedPlan(StandingPlan):
         self._allocatable = np.zeros((0, 0), dtype=np.int64)
         self._shrunk: set[int] = set()
         self._amounts_version = 0
-        # Rows with a pod whose end has changed since the last cycle.
+        self._offers = -1
+        # Rows with a pod whose end has changed since the last cycle, and the version of ends then.
         self._retimed: set[int] = set()
-        self._retimed_cursor = 0
+        self._ends_version = 0
+        self._idle = IdleCopies(state.nodes)
         self._relabelled = -1
 
     def all(self) -> list[Reservation]:
@@ -77,7 +80,8 @@ class RepairedPlan(StandingPlan):
     def _moment(self) -> Moment:
         """Return a version that changes whenever windows could move forward."""
         state = self._state
-        return state.capacity_version, state.pods.retimed.end, state.nodes.relabelled.end, self._amounts_version
+        ends = self._future.pod_ends.follow()
+        return state.capacity_version, ends, state.nodes.relabelled.end, self._amounts_version
 
     @property
     def _nodes_current(self) -> bool:
@@ -97,10 +101,15 @@ class RepairedPlan(StandingPlan):
                 reservation.parts, reservation.lacks = parts, NOT_SEARCHED
                 self._compressed_at = (-1, -1, -1, -1)
         self._relabelled = self._state.nodes.relabelled.end
-        retimed = self._state.pods.retimed
-        rows = retimed.since(self._retimed_cursor, self._state.nodes.extent)
-        self._retimed = set(range(self._state.nodes.extent) if rows is None else rows)
-        self._retimed_cursor = retimed.end
+        self._ends_version = self._future.pod_ends.follow()
+        self._retimed = self._future.pod_ends.pop_changed()
+        self._shrunk = set()
+        if self._offers != self._state.nodes.offers:
+            self._offers = self._state.nodes.offers
+            self._follow_amounts()
+
+    def _follow_amounts(self) -> None:
+        """Record the rows that have shrunk."""
         allocatable, former = self._state.nodes.allocatable, self._allocatable
         columns, width = (min(sizes) for sizes in zip(allocatable.shape, former.shape, strict=True))
         less = (allocatable[:columns, :width] < former[:columns, :width]).any(axis=0)
@@ -139,7 +148,11 @@ class RepairedPlan(StandingPlan):
             cause = SlipCause.NODE_LOST if dead else SlipCause.NODE_CLOSED
             row = (dead or closed)[0]
             return LostWindow(reservation, cause, f"node {name}" if (name := self._state.nodes.names[row]) else "")
-        rows = window.rows[~_at(~overbooked, window.rows)]
+        rows = window.rows
+        if not np.count_nonzero(overbooked):
+            rows = rows[rows.searchsorted(len(overbooked)) :]
+        else:
+            rows = rows[~_at(~overbooked, rows)]
         if len(rows) and self._future.overbooks(window, rows):
             return LostWindow(reservation, *self._cause(reservation, rows.tolist()))
         if self._accounts is not None and (account := self._accounts.overdrawn(window)) is not None:
@@ -466,14 +479,7 @@ class RepairedPlan(StandingPlan):
         return reservation.promised <= self._now and self._fits_idle_amounts(reservation)
 
     def _fits_idle_amounts(self, reservation: Reservation) -> bool:
-        idle = self._state.nodes.idle
-        for part in reservation.parts:
-            rows = part.rows[: idle.shape[1]]
-            pod_class = part.pod_class
-            copies = (idle[pod_class.columns][:, : len(rows)][:, rows] // pod_class.amounts[:, None]).min(axis=0)
-            if int(copies.clip(0).sum()) < part.count:
-                return False
-        return True
+        return all(self._idle.on(part.pod_class, part.rows) >= part.count for part in reservation.parts)
 
     def _grown(self, reservation: Reservation) -> int:
         return sum(self._future.grown(part.pod_class) for part in reservation.parts)

@@ -87,10 +87,11 @@ class StandingPlan:
         """Return int64[rows]: the copies of those that fit now which also leave before reserved windows begin."""
         if not self._has_closed_windows and pod_class.spec.reservation is None:
             return copies
-        everything = np.arange(self._state.nodes.capacity, dtype=np.intp)
-        chosen: RowArray = everything[rows] if isinstance(rows, slice) else np.asarray(rows, dtype=np.intp)
-        if chosen.dtype == np.bool_:
-            chosen = np.flatnonzero(chosen)
+        chosen: RowArray = (
+            np.arange(*rows.indices(self._state.nodes.capacity), dtype=np.intp)
+            if isinstance(rows, slice)
+            else np.asarray(rows, dtype=np.intp)
+        )
         if pod_class.spec.reservation is not None:
             return self._limit_users(pod_class, chosen, copies)
         return self._limit_others(pod_class, chosen, copies)
@@ -120,20 +121,19 @@ class StandingPlan:
         return allowed
 
     def _limit_others(self, pod_class: ClassRecord, chosen: RowArray, copies: IntArray) -> IntArray:
-        inside = chosen < len(self._rows)
-        reserved = np.zeros(len(chosen), dtype=np.bool_)
-        reserved[inside] = self._rows[chosen[inside]]
-        reserved &= copies > 0
-        if not reserved.any():
+        if len(self._rows) < self._state.nodes.capacity:
+            self._rows = np.pad(self._rows, (0, self._state.nodes.capacity - len(self._rows)))
+        (places,) = (self._rows[chosen] & (copies > 0)).nonzero()
+        if not len(places):
             return copies
         self._catch_up()
         until = self._end(pod_class.spec.run_limit)
         allowed = copies.copy()
-        copies_in_time = self._future.copies_until(pod_class, chosen[reserved], until)
-        places = np.flatnonzero(reserved)
+        reserved = chosen[places]
+        copies_in_time = self._future.copies_until(pod_class, reserved, until)
         if removed := self._state.transactions.removed():
-            emptied = np.flatnonzero(np.isin(chosen[reserved], [record.row for record in removed]))
-            rows = chosen[reserved][emptied]
+            emptied = np.flatnonzero(np.isin(reserved, [record.row for record in removed]))
+            rows = reserved[emptied]
             copies_in_time = copies_in_time.copy()
             copies_in_time[emptied] = self._future.copies_beside(pod_class, rows, self._now, until, (), removed)
         allowed[places] = np.minimum(allowed[places], copies_in_time)
@@ -153,6 +153,8 @@ class StandingPlan:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""
         idle = self._state.nodes.idle[pod_class.columns][:, rows]
         fits = (idle // pod_class.amounts[:, None]).min(axis=0).clip(0)
+        if not np.count_nonzero(fits):
+            return np.zeros(fits.shape, dtype=np.bool_)
         closed: BoolArray = (fits > 0) & (self.limit_copies(pod_class, rows, fits) == 0)
         return closed
 

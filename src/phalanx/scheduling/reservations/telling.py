@@ -58,12 +58,12 @@ def basis(
         for record in state.pods.on(row):
             if latest_end(record, now, start_delay) <= window.start:
                 owners.add(_owner_of(record))
-    elsewhere: BoolArray = np.zeros(len(future.endless), dtype=np.bool_)
+    elsewhere: BoolArray = np.zeros(len(future.pod_ends.endless), dtype=np.bool_)
     for part in parts:
         rows = part.rows[: len(elsewhere)]
         elsewhere[: len(rows)] |= rows
     elsewhere[window.rows] = False
-    return len(owners), int(future.endless[elsewhere].sum())
+    return len(owners), int(future.pod_ends.endless[elsewhere].sum())
 
 
 def _owner_of(record: PodRecord) -> object:

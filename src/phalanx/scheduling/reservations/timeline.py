@@ -92,8 +92,8 @@ def timeline(
     """Return the time line from `now` on for a table of `nodes` nodes.
 
     `ends` are the moments at which room is released. `kept` are edges of reserved windows, which stay exact to the
-    second. A `former` grid that is still valid is returned unchanged. `closures` are edges of maintenance, which a
-    grid covers with whole slots.
+    second. A `former` time line that is still valid is returned unchanged. `closures` are edges of maintenance,
+    which a grid covers with whole slots.
     """
     first = now
     last = first + HORIZON
@@ -101,7 +101,8 @@ def timeline(
     closing = {when for when in closures if first < when < FOREVER}
     if len(ends) + len(fixed) + len(closing) <= min(_MOST_EXACT, _MOST_CELLS // max(1, nodes)):
         coming = {when for when in ends if first < when <= last}
-        return Timeline((first, *sorted(fixed | closing | coming)), True)
+        edges = (first, *sorted(fixed | closing | coming))
+        return former if former is not None and former.exact and former.edges == edges else Timeline(edges, True)
     if former is not None and not former.exact and former.edges[0] == first and former.kept == fixed:
         return former
     return Timeline((first, *sorted(fixed | set(_grid(first)))), False, frozenset(fixed))

@@ -95,11 +95,13 @@ class Window:
         self.shares = shares
         self.charges = charges
         self.kept: tuple[Share | AmountShare, ...] = (*shares, *amounts)
-        self.rows: RowArray = (
-            np.unique(np.concatenate([share.rows for share in self.kept]))
-            if self.kept
-            else np.zeros(0, dtype=np.intp)
-        )
+        self.rows: RowArray
+        if len(self.kept) == 1:
+            self.rows = np.sort(self.kept[0].rows)
+        elif self.kept:
+            self.rows = np.unique(np.concatenate([share.rows for share in self.kept]))
+        else:
+            self.rows = np.zeros(0, dtype=np.intp)
 
     def with_classes(self, classes: Mapping[ClassRecord, ClassRecord]) -> Window:
         """Return the window of pods that have other classes now; itself if the classes are the same."""

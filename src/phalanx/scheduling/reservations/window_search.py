@@ -53,9 +53,12 @@ def earliest_window(
     if len(ordered) > 1:
         ordered.sort(key=lambda part: (_scarcity(future, part), part.pod_class.number))
     begins, lacking = _candidates(future, ordered, duration, before, not_before)
+    if not begins:
+        return FoundWindow(None, lacking)
     # Limits that allow the charges over all slots allow them over a part of these.
     allowed = len(begins) > 1 and accounts.allows(ordered, begins[0], len(future.line))
-    known_shorts = len(ordered) == 1 and not not_before
+    # On one row, a slot with room for the duration is one where the part fits.
+    known_shorts = len(ordered) == 1 and not not_before and np.count_nonzero(ordered[0].rows) > 1
     shorts = _shorts(future, ordered[0], duration, begins) if known_shorts else repeat(0, len(begins))
     for begin, known_short in zip(begins, shorts, strict=True):
         start = max(future.line.edges[begin], not_before)
@@ -93,9 +96,9 @@ def _candidates(
     stretches = _stretches(edges, np.arange(len(edges)), duration)
     lacking = 0 if len(parts) > 1 or parts[0].domains is not None else FOREVER
     for part in parts:
-        if not open_slots.any():
+        if not np.count_nonzero(open_slots):
             break
-        room = np.append(future.room(part.pod_class, part.rows), FOREVER)
+        room = _with_end(future.room(part.pod_class, part.rows))
         short = part.count - np.minimum.reduceat(room, stretches)[::2]
         if lacking:
             lacking = int(short[open_slots & (short > 0)].min(initial=FOREVER))
@@ -103,17 +106,25 @@ def _candidates(
     for group in _by_domains(parts):
         if group[0].domains is not None and open_slots.any():
             open_slots &= _open_in_a_domain(future, group, group[0].domains, stretches)
-    return np.flatnonzero(open_slots).tolist(), lacking
+    return open_slots.nonzero()[0].tolist(), lacking
 
 
 def _stretches(edges: IntArray, begins: RowArray, duration: int) -> RowArray:
     """Return the first slot and the end of the last slot of a use from each of `begins`, for `reduceat`."""
-    if duration:
-        lasts = np.maximum(np.searchsorted(edges, edges[begins] + duration, side="left"), begins + 1)
-    else:
-        lasts = np.full(len(begins), len(edges))
-    stretches: RowArray = np.stack([begins, lasts], axis=1).ravel()
+    stretches: RowArray = np.empty(2 * len(begins), dtype=np.intp)
+    stretches[::2] = begins
+    stretches[1::2] = (
+        np.maximum(edges.searchsorted(edges[begins] + duration), begins + 1) if duration else len(edges)
+    )
     return stretches
+
+
+def _with_end(room: IntArray) -> IntArray:
+    """Return the room in each slot, and in the time after the last one: `reduceat` needs one more."""
+    extended = np.empty(len(room) + 1, dtype=np.int64)
+    extended[:-1] = room
+    extended[-1] = FOREVER
+    return extended
 
 
 def _shorts(future: FutureMatrix, part: Part, duration: int, begins: Sequence[int]) -> Iterator[int]:
@@ -143,7 +154,7 @@ def _lasting(
     begins = stretches[::2]
     begin, end = int(begins.min()), int(stretches[1::2].max())
     # Most rows have no copy when a stretch begins, so none that lasts.
-    chosen = np.flatnonzero((copies[begins] > 0).any(axis=0) & rows[: copies.shape[1]])
+    (chosen,) = ((copies[begins].max(axis=0) > 0) & rows[: copies.shape[1]]).nonzero()
     lasting = np.zeros((end - begin + 1, len(chosen)), dtype=np.int64)
     lasting[:-1] = copies[begin:end, chosen]
     if share is not None:
@@ -166,8 +177,8 @@ def missing_copies(future: FutureMatrix, part: Part, duration: int, window: Wind
     if share.pod_class is not part.pod_class:
         return None
     edges, (first, last) = future.line.moments, future.line.slots(window.start, window.end)
-    begins = np.flatnonzero(edges < window.start)
-    room = np.append(future.room(part.pod_class, part.rows), FOREVER)
+    begins = np.arange(int(edges.searchsorted(window.start)), dtype=np.intp)
+    room = _with_end(future.room(part.pod_class, part.rows))
     room[first:last] += part.count
     short = part.count - np.minimum.reduceat(room, _stretches(edges, begins, duration))[::2]
     lacking = int(short[short > 0].min(initial=FOREVER))

@@ -37,6 +37,10 @@ class CycleFeatures:
         self._at = {
             point: [feature for feature in features if _takes_part(feature, point)] for point in CYCLE_POINTS
         }
+        self._guarded = {
+            point: [(f"{feature.name} at {point}", getattr(feature, point)) for feature in self._at[point]]
+            for point in ("lend", "evict_ended", "revise", "published")
+        }
         self._events: CycleEvents | None = CycleEvents() if any(self._at[point] for point in _EVENTS) else None
 
     def get(self, kind: type[F]) -> F | None:
@@ -60,8 +64,8 @@ class CycleFeatures:
 
     @property
     def next_due(self) -> float | None:
-        times = (feature.next_due() for feature in self._at["next_due"])
-        return min((when for when in times if when is not None), default=None)
+        times = [due for feature in self._at["next_due"] if (due := feature.next_due()) is not None]
+        return min(times, default=None)
 
     def observe(self, now: int) -> None:
         for feature in self._at["observe"]:
@@ -146,8 +150,8 @@ class CycleFeatures:
             feature.allocated(session, events_since.allocated)
 
     def _call_guarded(self, point: str, session: Session, guarded: Guarded) -> None:
-        for feature in self._at[point]:
-            guarded(session, f"{feature.name} at {point}", partial(getattr(feature, point), session))
+        for what, method in self._guarded[point]:
+            guarded(session, what, partial(method, session))
 
     def note(self, of: GangKey | str) -> str:
         text = ""

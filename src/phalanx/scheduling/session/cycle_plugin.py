@@ -27,26 +27,30 @@ class Turn:
     """The turn of units with one demand: a context within the guards of features.
 
     `opened` is set if reserved room was opened to the units. `placed` is the unit that was placed on reserved room.
+    `may_open` is whether more could fit within the guards than without them: not if each guard has the attribute
+    `opens`, and it is False.
     """
 
-    __slots__ = ("_guards", "opened", "placed")
+    __slots__ = ("_first", "_further", "may_open", "opened", "placed")
 
     def __init__(self) -> None:
-        self.opened = False
+        self.opened = self.may_open = False
         self.placed: QueuedUnit | None = None
-        self._guards: ExitStack | None = None
-
-    @property
-    def guarded(self) -> bool:
-        """Whether a feature takes part in the turn."""
-        return self._guards is not None
+        # Nearly every turn has one guard.
+        self._first: Guard | None = None
+        self._further: ExitStack | None = None
 
     def guard(self, guard: Guard) -> None:
         """Enter a feature's context manager (guard) around the placement of these units; the end of the turn exits
         it."""
-        if self._guards is None:
-            self._guards = ExitStack()
-        self._guards.enter_context(guard)
+        if self._first is None:
+            guard.__enter__()
+            self._first = guard
+        else:
+            if self._further is None:
+                self._further = ExitStack()
+            self._further.enter_context(guard)
+        self.may_open |= getattr(guard, "opens", True)
 
     def __enter__(self) -> Turn:
         return self
@@ -54,8 +58,12 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._guards is not None:
-            self._guards.__exit__(kind, error, trace)
+        try:
+            if self._further is not None:
+                self._further.__exit__(kind, error, trace)
+        finally:
+            if self._first is not None:
+                self._first.__exit__(kind, error, trace)
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -146,7 +154,10 @@ class CyclePlugin:
         raise NotImplementedError
 
     def guard_recheck(self, session: Session, unit: QueuedUnit) -> Guard | None:
-        """Return a context for a recheck of a unit; None if the feature does not concern it."""
+        """Return a context for a recheck of a unit; None if the feature does not concern it.
+
+        A context with the attribute `opens` that is False after its `__enter__` opens no room to the unit.
+        """
         raise NotImplementedError
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:

@@ -62,9 +62,17 @@ class Decisions:
 
     def begin_turn(self) -> tuple[int, ...]:
         """Return the present lengths of the plan's lists, for `undo_turn`."""
-        self._nominate_reserved()
+        if len(self._reserved) > self._nominated_holds:
+            self._nominate_reserved()
         self._state.transactions.forget()
-        return *map(len, self._lists()), len(self._reserved)
+        plan = self.plan
+        return (
+            len(plan.binds),
+            len(plan.nominations),
+            len(plan.evictions),
+            len(plan.admissions),
+            len(self._reserved),
+        )
 
     def undo_turn(self, marks: tuple[int, ...]) -> None:
         """Roll back transactions and decisions since `marks`, except bindings of pods without a gang.

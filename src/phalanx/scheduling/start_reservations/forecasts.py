@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -96,6 +95,8 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
     If `due`, sample forecasts of the first units without promise; return whether it sampled.
     """
     for key in plan.starts.forecasts.keys if due or session.plan.binds else ():
+        if isinstance(key, str) and session.queue.waits(key):
+            continue
         unit = session.queue.unit(key)
         if unit is None or (unit.gangs and all(session.requirement(gang).satisfied for gang in unit.gangs)):
             if _has_nodes(session, key):
@@ -104,7 +105,7 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
                 plan.starts.forecasts.forget([key])
     if not due:
         return False
-    first = heapq.nsmallest(_SAMPLED, session.queue.first_unschedulable(_SAMPLED), key=lambda entry: entry[0])
+    first = sorted(session.queue.first_unschedulable(_SAMPLED), key=lambda entry: entry[0])[:_SAMPLED]
     units = [unit for rank, unit in first if rank]
     for rank, unit in first:
         unit.rank, unit.band = rank, rank[: 1 + session.plugin_runtime.band_width]

@@ -52,7 +52,7 @@ def _obstacle_of_gang(session: Session, gang: GangRecord) -> str:
 
 def _unready_members(session: Session, gang: GangRecord) -> str:
     """Return why too few members have their volumes, claims and reservations; "" if enough have."""
-    classes = {member.pod_class for member in gang.pending.values()}
+    classes = gang.pending_facts.classes
     reasons = {pod_class: reason for pod_class in classes if (reason := _unready(session, pod_class))}
     if not reasons:
         return ""

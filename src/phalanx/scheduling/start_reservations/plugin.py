@@ -21,7 +21,7 @@ from phalanx.scheduling.start_reservations.ended_reservations import evict_users
 from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
 from phalanx.scheduling.start_reservations.rehearsed_note import rehearsed_note
 from phalanx.scheduling.start_reservations.turns import (
-    beside_the_plan,
+    BesideThePlan,
     due_units,
     losses,
     next_in_line,
@@ -132,7 +132,7 @@ class StartReservations(CyclePlugin):
 
     def guard_recheck(self, session: Session, unit: QueuedUnit) -> Guard | None:
         plan = self.plan
-        return beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
+        return BesideThePlan(session, plan, unit) if plan is not None and plan.active else None
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
         plan = self.plan

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from types import TracebackType
 
 import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.advance_reservation import AdvanceReservation
@@ -96,25 +98,33 @@ def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: Queued
         quota_check.reserved_quota = former
 
 
-@contextmanager
-def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
-    """Open the windows and apply the reserved quota of the unit's turn, while a cycle checks whether it would fit.
+class BesideThePlan(AbstractContextManager[None]):
+    """Context that opens the windows and applies the reserved quota of the unit's turn, while a cycle checks
+    whether it would fit. `opens` is whether windows are open.
 
     Otherwise the check would pass where the turn refuses, again and again, or refuse where the turn would pass.
     """
-    priority = min(session.turn_priority(member) for member in unit.members)
-    opened = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
-    session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
-    try:
-        yield
-    finally:
-        session.quota_check.reserved_quota = None
-        if opened:
-            plan.restore()
+
+    def __init__(self, session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
+        self._session, self._plan, self._unit = session, plan, unit
+        self.opens = False
+
+    def __enter__(self) -> None:
+        session, plan, unit = self._session, self._plan, self._unit
+        priority = min(map(session.turn_priority, unit.members))
+        self.opens = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
+        session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.quota_check.reserved_quota = None
+        if self.opens:
+            self._plan.restore()
 
 
 def _use_of(unit: QueuedUnit) -> ReservationUse | None:
-    return next((member.pod_class.spec.reservation for member in _pending(unit)), None)
+    return next((pod_class.spec.reservation for pod_class in _classes(unit)), None)
 
 
 def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
@@ -138,7 +148,17 @@ def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 def _parts_now(session: Session, plan: ReservationPlan, reservation: Reservation) -> tuple[Part, ...]:
     """Return the request of a reservation with the classes, nodes and topology domains of now; itself if
     unchanged."""
-    if any(part.domains is not None for part in reservation.parts) or _is_reclassified(session, reservation):
+    reclassified = _is_reclassified(session, reservation)
+    if len(reservation.parts) == 1 and not reclassified and not plan.collected:
+        (part,) = reservation.parts
+        open_rows = session.placer.eligible_rows(part.pod_class)
+        if (
+            part.domains is None
+            and len(open_rows) == len(part.rows)
+            and not np.count_nonzero(open_rows != part.rows)
+        ):
+            return reservation.parts
+    if any(part.domains is not None for part in reservation.parts) or reclassified:
         unit = session.queue.unit(reservation.key)
         fresh = requested_parts(session, plan, unit) if unit is not None else ()
         same = len(fresh) == len(reservation.parts) and all(map(_same, fresh, reservation.parts))
@@ -296,7 +316,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Return whether the policy reserves starts for such a unit, apart from its age."""
-    if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
+    if not plan.settings.reserves_starts or any(map(_inside, _classes(unit))):
         return False
     policies = session.plugin_runtime.policy.queues
     if policies and not all(
@@ -321,9 +341,9 @@ def _permitted(session: Session, unit: QueuedUnit) -> bool:
     return bool(session.plugin_runtime.plugins("reserve_start")) and start_vote(session, unit) is Vote.PERMIT
 
 
-def _inside(member: PodRecord) -> bool:
-    """Return whether the pod can start in its advance reservation only."""
-    use = member.pod_class.spec.reservation
+def _inside(pod_class: ClassRecord) -> bool:
+    """Return whether pods of the class can start in their advance reservation only."""
+    use = pod_class.spec.reservation
     return use is not None and (use.inside or bool(use.fault))
 
 
@@ -335,7 +355,7 @@ def queue_of(session: Session, unit: QueuedUnit) -> str:
 
 def run_limit(unit: QueuedUnit) -> int:
     """Return the run-time limit of the unit in seconds, 0 if a pod has none."""
-    limits = [member.pod_class.spec.run_limit for member in _pending(unit)]
+    limits = [pod_class.spec.run_limit for pod_class in _classes(unit)]
     return max(limits) if limits and all(limits) else 0
 
 
@@ -409,6 +429,13 @@ def _pending(unit: QueuedUnit) -> list[PodRecord]:
     if unit.pod is not None:
         return [unit.pod]
     return [member for gang in unit.required for member in gang.pending.values()]
+
+
+def _classes(unit: QueuedUnit) -> Iterable[ClassRecord]:
+    """Return the classes of the pending pods of the unit, the first pod's first."""
+    if unit.pod is not None:
+        return (unit.pod.pod_class,)
+    return [pod_class for gang in unit.required for pod_class in gang.pending_facts.classes]
 
 
 def _created(unit: QueuedUnit) -> int:

@@ -103,7 +103,7 @@ class Predicates(Plugin):
         ]
         if self._taints:
             reasons.extend(self._by_taint(pod_class, nodes, rows))
-        if self._affinity:
+        if self._affinity and (pod_class.spec.node_selector or pod_class.spec.affinity is not None):
             reasons.append((_mismatch(pod_class), ~self._selected(pod_class, nodes, rows)))
         if pod_class.spec.features:
             reasons.append(
@@ -127,6 +127,8 @@ class Predicates(Plugin):
 
         Then the further taints, which would still exclude the nodes without the first.
         """
+        if not any(nodes.taints.sets):
+            return []
         ids = nodes.taints.ids[rows]
         first: dict[str, BoolArray] = {}
         further: dict[str, BoolArray] = {}
