@@ -42,6 +42,10 @@ class SimulatedGang:
     def demand(self) -> QueueDemand:
         return QueueDemand(self.queue, 0, {RESOURCE: self.size})
 
+    @property
+    def waiting(self) -> WaitingGang:
+        return WaitingGang(self.uid, self.uid, int(self.uid[1:]), self.demand)
+
 
 class SimulatedMember:
     def __init__(self, name: str, total: int) -> None:
@@ -103,6 +107,9 @@ class Simulation:
         self.rounds = self.questions = 0
         self.seconds = {"ledger and choice": 0.0, "members": 0.0, "protocol": 0.0}
         self._active: dict[str, SimulatedGang] = {}
+        # As the hub does, the simulation looks at no gang that needs nothing.
+        self._pending = {uid: gang.waiting for uid, gang in self.gangs.items()}
+        self._left = gangs
 
     def _gang(self, number: int, sizes: tuple[int, ...]) -> SimulatedGang:
         uid = f"g{number}"
@@ -112,7 +119,7 @@ class Simulation:
         return SimulatedGang(uid, size, runs, queue, record, OriginPod(f"{uid}-0", f"o-{uid}"))
 
     def run(self, most_rounds: int = 100_000) -> None:
-        while any(gang.record.phase is not Phase.ENDED for gang in self.gangs.values()):
+        while self._left:
             assert self.rounds < most_rounds, "it does not come to an end"
             began, members = time.process_time(), self.seconds["members"]
             # The hub's next round follows at once while it sends gangs.
@@ -128,15 +135,14 @@ class Simulation:
 
     def _round(self) -> bool:
         """Run a round; return whether a gang was sent."""
-        pending = [gang for gang in self.gangs.values() if gang.record.phase is Phase.PENDING]
-        if not pending:
+        if not self._pending:
             return False
         self.rounds += 1
         ledger = ClusterLedger([ClusterAccount({RESOURCE: each.total}, {}) for each in self.members.values()], {})
         for gang in self._active.values():
             ledger.charge(gang.demand)
-        waiting = (WaitingGang(gang.uid, gang.uid, int(gang.uid[1:]), gang.demand) for gang in pending)
-        batch = [self.gangs[each.uid] for each, _ in itertools.islice(ledger.in_order(waiting), MOST_ASKED)]
+        in_order = itertools.islice(ledger.in_order(self._pending.values()), MOST_ASKED)
+        batch = [self.gangs[each.uid] for each, _ in in_order]
         names = frozenset(self.members)
         wishes = [
             Wish(gang.uid, f"{gang.size}/{gang.runs}", tuple(Candidate(name) for name in sorted(names)), names)
@@ -162,6 +168,7 @@ class Simulation:
                 status = protocol.chosen(gang.record.status, decision.cluster, self.now, promised)
                 gang.record = msgspec.structs.replace(gang.record, status=status)
                 self._active[uid] = gang
+                del self._pending[uid]
                 went = True
         return went
 
@@ -185,6 +192,7 @@ class Simulation:
                     self._apply(step, gang, member)
             if gang.record.phase is Phase.ENDED:
                 del self._active[gang.uid], member.copies[gang.uid]
+                self._left -= 1
 
     def _apply(self, step: protocol.Step, gang: SimulatedGang, member: SimulatedMember) -> None:
         match step:

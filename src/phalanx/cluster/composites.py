@@ -10,6 +10,8 @@ from phalanx.model.gang import GangKey, Problem
 
 MAX_DEPTH = 4
 """Maximum depth of a tree, with the pod groups at its leaves."""
+# Number of changes after which changed gangs are processed even if no tree is read: most clusters have no trees.
+_MOST_CHANGES = 10_000
 
 INVALID = "InvalidComposite"
 NOT_FOUND = "CompositePodGroupNotFound"
@@ -34,6 +36,7 @@ class Composites:
         # Incremented with every change of a composite.
         self.version = 0
         self._dirty: dict[GangKey, None] = {}
+        self._unread_changes = 0
         self._touched: dict[GangKey, None] = {}
 
     def put(self, composite: Composite) -> bool:
@@ -60,6 +63,10 @@ class Composites:
         return last is not None
 
     def changed(self, gang: GangKey) -> None:
+        self._unread_changes += 1
+        if self._unread_changes > _MOST_CHANGES:
+            self._update_dirty()
+        # Added afterwards, as its own change can still be in progress.
         self._dirty[gang] = None
 
     def moved(self, known: Container[GangKey]) -> list[GangKey]:
@@ -193,7 +200,7 @@ class Composites:
             _discard(self._composites_below, spec.parent, spec.key)
 
     def _update_dirty(self) -> None:
-        dirty, self._dirty = self._dirty, {}
+        dirty, self._dirty, self._unread_changes = self._dirty, {}, 0
         for key in dirty:
             record = self._gangs.get(key)
             spec = record.spec if record is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -116,110 +117,140 @@ def decide(
     start that it forecast for gangs of one kind is valid for the n-th gang of that kind that is sent there. Gangs
     with an immediate start are sent first. If any was sent, the rest is asked about again, as its facts changed.
     """
-    slots = _slots(wishes, answers_by_cluster)
+    forecasts = _Forecasts(wishes, answers_by_cluster, standings)
     decisions: dict[str, Decision] = {}
-    # Answers of gangs that are not sent at once; they are valid until the first gang is sent.
-    unchanged: dict[str, tuple[Candidate, ...]] = {}
     for wish in wishes:
-        answers = unchanged[wish.uid] = _answers(wish, slots, answers_by_cluster, standings)
+        if not forecasts.starts_at_once(wish, now):
+            continue  # the common case, in which the answers are not needed yet
+        answers = forecasts.answers(wish)
         chosen = best(answers, now)
         if chosen is not None and chosen.start is not None and chosen.begins(now) < now + SAME_START:
-            decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
-    sent_any = bool(decisions)
-    times: dict[int | None, str] = {None: "at an unknown time"}
+            decisions[wish.uid] = forecasts.send(wish, chosen, answers)
+    if decisions:
+        return {wish.uid: decisions.get(wish.uid) or Decision(again=True) for wish in wishes}
     for wish in wishes:
-        if wish.uid in decisions:
-            continue
-        if sent_any:
-            decisions[wish.uid] = Decision(again=True)
-            continue
-        answers = unchanged.get(wish.uid) or _answers(wish, slots, answers_by_cluster, standings)
-        open_to = [answer for answer in answers if _has_room(standings.get(answer.name))]
-        chosen = best(open_to, now)
+        answers = forecasts.answers(wish)
+        open_to = [answer for answer in answers if answer.name in forecasts.open]
+        chosen = best(open_to, now) if open_to else None
         if chosen is not None:
-            decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
-            standings[chosen.name].waiting += 1
-            unchanged.clear()
+            decisions[wish.uid] = forecasts.send(wish, chosen, answers)
+            forecasts.note_waiting(chosen.name)
         else:
-            decisions[wish.uid] = Decision(answers=tuple(_full(answer, standings, times) for answer in answers))
+            decisions[wish.uid] = Decision(answers=tuple([forecasts.with_reason(answer) for answer in answers]))
     return decisions
 
 
-def _slots(
-    wishes: Sequence[Wish], answers_by_cluster: Mapping[str, Mapping[str, Candidate]]
-) -> dict[tuple[str, str], list[Candidate]]:
-    """Return the forecast starts by cluster and kind of gang, the latest first: they are consumed from the end."""
-    slots: dict[tuple[str, str], list[Candidate]] = {}
-    for wish in wishes:
-        for name in wish.asked:
-            answer = answers_by_cluster.get(name, {}).get(wish.uid)
-            if answer is not None and not answer.never and answer.start is not None:
-                slots.setdefault((name, wish.kind), []).append(answer)
-    for starts in slots.values():
-        starts.sort(key=lambda answer: -(answer.start or 0))
-    return slots
+class _Forecasts:
+    """Forecasts of the clusters for the gangs of one decision, and the gangs that were sent to them since.
 
+    `open` are the clusters where a further gang can wait.
+    """
 
-def _answers(
-    wish: Wish,
-    slots: Mapping[tuple[str, str], list[Candidate]],
-    answers_by_cluster: Mapping[str, Mapping[str, Candidate]],
-    standings: Mapping[str, Standing],
-) -> tuple[Candidate, ...]:
-    answers: list[Candidate] = []
-    for candidate in wish.candidates:
-        if candidate.name in wish.asked:
-            starts = slots.get((candidate.name, wish.kind))
-            own = answers_by_cluster.get(candidate.name, {}).get(wish.uid)
-            if starts:
-                answer = starts[-1]
-            elif own is not None and (own.never or own.start is None):
-                answer = own
-            else:
-                answer = Candidate(
-                    candidate.name, never=True, message="earlier gangs have used the starts that it forecast"
+    def __init__(
+        self,
+        wishes: Sequence[Wish],
+        answers_by_cluster: Mapping[str, Mapping[str, Candidate]],
+        standings: Mapping[str, Standing],
+    ) -> None:
+        self.open = {name for name, standing in standings.items() if standing.waiting < standing.most}
+        self._answers = answers_by_cluster
+        self._standings = standings
+        # Forecast starts by cluster and kind of gang, the latest first: they are consumed from the end.
+        self._starts: dict[str, dict[str, list[Candidate]]] = {name: {} for name in answers_by_cluster}
+        # Texts of forecast starts.
+        self._times: dict[int | None, str] = {None: "at an unknown time"}
+        for wish in wishes:
+            for name in wish.asked:
+                answer = answers_by_cluster.get(name, _NO_ANSWERS).get(wish.uid)
+                if answer is not None and not answer.never and answer.start is not None:
+                    self._starts[name].setdefault(wish.kind, []).append(answer)
+        for kinds in self._starts.values():
+            for starts in kinds.values():
+                if len(starts) > 1:
+                    starts.sort(key=lambda answer: -(answer.start or 0))
+
+    def starts_at_once(self, wish: Wish, now: int) -> bool:
+        """Return whether any cluster would start the gang within `SAME_START` seconds."""
+        ready = now + SAME_START
+        for candidate in wish.candidates:
+            answer = self._forecast(wish, candidate.name) if candidate.name in wish.asked else candidate
+            if answer is None or answer.never or answer.start is None:
+                continue
+            if answer.start < ready and now + candidate.moving < ready:
+                return True
+        return False
+
+    def answers(self, wish: Wish) -> tuple[Candidate, ...]:
+        """Return the candidates of a gang with the forecasts of the clusters that were asked about it."""
+        answers: list[Candidate] = []
+        for candidate in wish.candidates:
+            name, message = candidate.name, candidate.message
+            if name in wish.asked:
+                answer = self._forecast(wish, name)
+                standing = self._standings.get(name)
+                if answer is None:
+                    answer = _USED
+                if answer.message:
+                    message = f"{answer.message}; {message}" if message else answer.message
+                candidate = Candidate(
+                    name,
+                    answer.start,
+                    answer.never,
+                    message,
+                    candidate.cost,
+                    standing.dispatches if standing is not None else 0,
+                    candidate.moving,
+                    candidate.bytes_to_move,
                 )
-            standing = standings.get(candidate.name)
-            candidate = Candidate(
-                candidate.name,
-                answer.start,
-                answer.never,
-                f"{answer.message}; {candidate.message}"
-                if answer.message and candidate.message
-                else answer.message or candidate.message,
-                candidate.cost,
-                standing.dispatches if standing is not None else 0,
-                candidate.moving,
-                candidate.bytes_to_move,
-            )
-        answers.append(candidate)
-    return tuple(answers)
+            answers.append(candidate)
+        return tuple(answers)
+
+    def _forecast(self, wish: Wish, name: str) -> Candidate | None:
+        """Return the cluster's next forecast for the gang's kind; None if earlier gangs have used them all."""
+        kinds = self._starts.get(name)
+        if kinds is None:
+            return None
+        starts = kinds.get(wish.kind)
+        if starts:
+            return starts[-1]
+        own = self._answers[name].get(wish.uid)
+        return own if own is not None and (own.never or own.start is None) else None
+
+    def send(self, wish: Wish, chosen: Candidate, answers: tuple[Candidate, ...]) -> Decision:
+        """Use the chosen forecast."""
+        if starts := self._starts.get(chosen.name, {}).get(wish.kind):
+            starts.pop()
+        if chosen.name in self._standings:
+            self._standings[chosen.name].dispatches += 1
+        return Decision(chosen.name, chosen.start, answers)
+
+    def note_waiting(self, name: str) -> None:
+        """Count a gang that was sent to a cluster for a later start."""
+        standing = self._standings[name]
+        standing.waiting += 1
+        if standing.waiting >= standing.most:
+            self.open.discard(name)
+
+    def with_reason(self, answer: Candidate) -> Candidate:
+        """Return the answer with the reason why no gang is sent there now."""
+        standing = self._standings.get(answer.name)
+        if answer.never or standing is None or answer.name in self.open:
+            return answer
+        start = answer.start
+        when = self._times.get(start)
+        if when is None:
+            when = self._times[start] = format_time(start) if start is not None else self._times[None]
+        return Candidate(
+            answer.name,
+            start,
+            answer.never,
+            f"would start it {when}, and {standing.waiting} gangs already wait there",
+            answer.cost,
+            answer.dispatches,
+            answer.moving,
+            answer.bytes_to_move,
+        )
 
 
-def _sent(
-    wish: Wish,
-    chosen: Candidate,
-    answers: tuple[Candidate, ...],
-    slots: Mapping[tuple[str, str], list[Candidate]],
-    standings: Mapping[str, Standing],
-) -> Decision:
-    if starts := slots.get((chosen.name, wish.kind)):
-        starts.pop()
-    if chosen.name in standings:
-        standings[chosen.name].dispatches += 1
-    return Decision(chosen.name, chosen.start, answers)
-
-
-def _has_room(standing: Standing | None) -> bool:
-    return standing is not None and standing.waiting < standing.most
-
-
-def _full(answer: Candidate, standings: Mapping[str, Standing], times: dict[int | None, str]) -> Candidate:
-    """Return the answer with the reason why no gang is sent there now. `times` caches texts of forecast starts."""
-    standing = standings.get(answer.name)
-    if answer.never or standing is None or _has_room(standing):
-        return answer
-    if (when := times.get(answer.start)) is None:
-        when = times[answer.start] = answer.answer().start or times[None]
-    text = f"would start it {when}, and {standing.waiting} gangs already wait there"
-    return msgspec.structs.replace(answer, message=text)
+_NO_ANSWERS: Mapping[str, Candidate] = MappingProxyType({})
+_USED = Candidate("", never=True, message="earlier gangs have used the starts that it forecast")

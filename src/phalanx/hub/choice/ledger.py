@@ -167,9 +167,7 @@ class ClusterLedger:
         for gang in gangs:
             lines.setdefault(gang.demand.queue, []).append(gang)
         for line in lines.values():
-            line.sort(key=lambda gang: (gang.name, gang.uid))
-            line.sort(key=lambda gang: (-gang.demand.priority, gang.created))
-            line.reverse()
+            line.sort(key=lambda gang: (-gang.demand.priority, gang.created, gang.name, gang.uid), reverse=True)
         turns = [(self._turn(name), name) for name in lines]
         heapq.heapify(turns)
         while turns:
