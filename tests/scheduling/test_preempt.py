@@ -50,6 +50,16 @@ def test_no_pod_is_evicted_if_the_whole_gang_would_not_fit() -> None:
     assert full().job("high", 9, cpu=1, priority=10).run(50).evicted == []
 
 
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+def test_freed_room_that_is_too_small_alone_completes_the_room_of_victims(refreshes: bool) -> None:
+    """A simulation, which refreshes no verdicts, evicts as the scheduler does."""
+    scenario = Scenario().node("n1", cpu=4).pod("equal", cpu=2, priority=10).pod("low", cpu=2).settle()
+    scenario.scheduler._refresh_verdicts = refreshes
+    assert scenario.pod("high", cpu=4, priority=10).settle().evicted == []
+    assert scenario.gone("equal").settle().evicted == ["low"]
+    assert scenario.where("high") == "n1"
+
+
 def test_no_pod_is_evicted_on_a_node_that_a_filter_excludes() -> None:
     scenario = Scenario().node("n1", cpu=4, labels={"gpu": "no"}).pods("low", 4, cpu=1).run()
     wants = PodClass(node_selector=(("gpu", "yes"),))
