@@ -216,6 +216,14 @@ class TestPriority:
         assert world.evicted == []
         assert held_for(world, "a") == 1
 
+    def test_room_of_executors_is_released_when_their_driver_is_evicted(self) -> None:
+        world = Scenario(QUEUES).node("n1", cpu=3).gang("a", 1).pod("a-driver", gang="a", cpu=1)
+        world.expects("a", 2, cpu=1, priority=10).run()
+        assert held_for(world, "a") == 2
+        world.pod("urgent", cpu=1, priority=10).work()
+        assert world.evicted == ["a-driver"]
+        assert held_for(world, "a") == 0
+
     def test_pod_of_equal_priority_does_not_use_claimed_room_of_executors(self) -> None:
         world = app(Scenario(QUEUES).node("n1", cpu=4), "a", 2).pod("mate", cpu=1).run()
         world.pod("other", cpu=1).run()

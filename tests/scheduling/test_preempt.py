@@ -11,6 +11,11 @@ from phalanx.model.pod import MemberState, PlanMark, PodClass
 
 from .scenario import Scenario
 
+QUOTAS = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: capacity}, {name: predicates}]}]
+"""
+
 
 def full(priority: int = 0, gangs: int = 2) -> Scenario:
     """Two nodes with four CPUs each, full of gangs of four one-CPU pods."""
@@ -48,6 +53,31 @@ def test_surplus_is_evicted_before_a_gang_is_broken() -> None:
 
 def test_no_pod_is_evicted_if_the_whole_gang_would_not_fit() -> None:
     assert full().job("high", 9, cpu=1, priority=10).run(50).evicted == []
+
+
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+def test_freed_room_that_is_too_small_alone_completes_the_room_of_victims(refreshes: bool) -> None:
+    """A simulation, which refreshes no verdicts, evicts as the scheduler does."""
+    scenario = Scenario().node("n1", cpu=4).pod("equal", cpu=2, priority=10).pod("low", cpu=2).settle()
+    scenario.scheduler._refresh_verdicts = refreshes
+    assert scenario.pod("high", cpu=4, priority=10).settle().evicted == []
+    assert scenario.gone("equal").settle().evicted == ["low"]
+    assert scenario.where("high") == "n1"
+
+
+def test_nominated_pod_waits_after_a_restart_for_victims_whose_quota_it_gets() -> None:
+    """Its victim is on another node: only the quota of their queue is too small for both."""
+    scenario = Scenario(QUOTAS).queue("q", capability={"cpu": 4}).node("n1", cpu=4)
+    scenario.pod("low", node="n1", cpu=4, queue="q").node("n2", cpu=4, labels={"disk": "ssd"})
+    ssd = PodClass(node_selector=(("disk", "ssd"),))
+    scenario.pod("high", cpu=4, queue="q", priority=10, pod_class=ssd).work()
+    assert (scenario.held(), scenario.evicted) == ({"high": "n2"}, ["low"])
+    scenario.becomes("low", terminating=True, condemned="phalanx", leaves=scenario.now + 30)
+    scenario.becomes("high", nominated_node="n2")
+    scenario.restart().state.pods.load_nominations()
+    scenario.work()
+    assert (scenario.held(), scenario.evicted) == ({"high": "n2"}, ["low"])
+    assert scenario.gone("low").work().where("high") == "n2"
 
 
 def test_no_pod_is_evicted_on_a_node_that_a_filter_excludes() -> None:

@@ -16,7 +16,7 @@ from phalanx.model.selectors import HostPort
 
 from .features import starts
 from .scenario import Scenario, amounts
-from .test_reserve import busy, node_of, plan_of, start_of, waiting
+from .test_reserve import busy, node_of, plan_of, restarted, start_of, waiting
 
 pytestmark = pytest.mark.feature("start-reservations")
 
@@ -129,6 +129,21 @@ def test_turn_that_fails_at_the_promised_time_frees_the_node_at_once() -> None:
     world.now += 1
     world.gone("other", "s1").settle()
     assert node_of(world, "head") == "n1"
+
+
+def test_unit_whose_turn_failed_rests_in_the_next_process_too() -> None:
+    world = Scenario(POLICY).node("n1", cpu=4)
+    world.pod("other", node="n1", pod_class=PodClass(host_ports=(HostPort(80),)), cpu=0)
+    busy(world, "short", "n1", 100, cpu=3)
+    world.pod("head", pod_class=PodClass(run_limit=50, host_ports=(HostPort(80),)), cpu=4).settle()
+    world.now = 1100
+    world.gone("short")
+    world.scheduler.activate_due(world.now)
+    world.settle()
+    assert [slip.cause for slip in plan_of(world).starts.losses()["head"]] == [SlipCause.NOT_PLACEABLE]
+    again = restarted(world, encode(*starts(world.scheduler).promised()[1:]), POLICY)
+    assert plan_of(again).starts.losses() == plan_of(world).starts.losses()
+    assert again.scheduler.next_recheck == world.scheduler.next_recheck == 1130
 
 
 def test_limit_of_a_running_pod_gives_a_waiting_unit_a_start_in_the_next_cycle() -> None:

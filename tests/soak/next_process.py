@@ -55,7 +55,9 @@ def differences(cluster: SoakCluster) -> str:
         decided += [f"admits {admit.gang.name}" for admit in plan.admissions]
     if decided:
         return f"the next process {decided[0]} although nothing has changed"
-    return _lost_nomination(cluster, state) or ("" if arriving else _lost_promise(cluster, scheduler))
+    if arriving or _evictions_arrive(cluster):
+        return _lost_nomination(cluster, state)
+    return _lost_nomination(cluster, state) or _lost_promise(cluster, scheduler)
 
 
 def _differs_by_time(cluster: SoakCluster) -> bool:
@@ -67,6 +69,11 @@ def _differs_by_time(cluster: SoakCluster) -> bool:
 def _has_pods_without_node(cluster: SoakCluster) -> bool:
     """Return whether the node of a pod was removed: the garbage collector of pods is about to delete the pod."""
     return bool(cluster.without_node())
+
+
+def _evictions_arrive(cluster: SoakCluster) -> bool:
+    """Return whether the API has not shown an eviction yet: the end of its pod is known from then on."""
+    return any(record.evicting and not record.pod.terminating for record in cluster.state.pods.values())
 
 
 def _moves_promises(cluster: SoakCluster) -> bool:

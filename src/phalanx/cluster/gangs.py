@@ -69,10 +69,10 @@ class GangTable(dict[GangKey, GangRecord]):
         self._recharge(record)
         self._discard_if_empty(record)
 
-    def admit(self, key: GangKey) -> None:
-        """Count a gang's PodGroup as admitted, until its own phase shows it."""
+    def admit(self, key: GangKey, now: float = 0) -> None:
+        """Count a gang's PodGroup as admitted from `now` on, until its own phase shows it."""
         self[key].admitted, self[key].withdrawn = True, False
-        self.inqueue.admitted_here.add(key)
+        self.inqueue.admitted_at[key] = now
         self._changes.version += 1  # verdicts about other groups that wait for admission are outdated
         self.mark_changed(key)
 

@@ -52,8 +52,8 @@ class InqueueResources:
         self._shares: dict[GangKey, _Share] = {}
         # Gangs that have changed themselves or in their members.
         self.stale: set[GangKey] = set()
-        # Groups that this process has admitted: their wait begins now, and not with the creation of their pods.
-        self.admitted_here: set[GangKey] = set()
+        # When this process has admitted groups: their wait begins then, and not with the creation of earlier pods.
+        self.admitted_at: dict[GangKey, float] = {}
         # Idle groups, with the time since when, once it is recorded; and those whose amounts have lapsed.
         self._idle: dict[GangKey, tuple[_Idle, float | None]] = {}
         self._undated: dict[GangKey, None] = {}
@@ -174,11 +174,9 @@ class InqueueResources:
         members = self._gangs[key].members.values()
         if idle is _Idle.ENDED:
             return float(min(now, max(member.pod.created for member in members))) or now
-        if idle is _Idle.UNPLACED and key not in self.admitted_here:
-            return (
-                float(min(now, min(member.pod.created for member in members if not _has_ended(member.state))))
-                or now
-            )
+        if idle is _Idle.UNPLACED:
+            created = min(member.pod.created for member in members if not _has_ended(member.state))
+            return float(min(now, max(created, self.admitted_at.get(key, 0)))) or now
         return now
 
     # sums
@@ -241,7 +239,7 @@ class InqueueResources:
         if key not in self._gangs:
             self._unplaceable.discard(key)
             self._requesting_nodes.discard(key)
-            self.admitted_here.discard(key)
+            self.admitted_at.pop(key, None)
 
     def _add_share(self, key: GangKey, share: _Share | None, sign: int) -> None:
         if share is None:

@@ -15,13 +15,11 @@ from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
 from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_unit
-from phalanx.scheduling.ordering.share_changes import search_again_after_changes
+from phalanx.scheduling.ordering.share_changes import search_again_after_changes, search_again_in_freed_room
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
-from phalanx.scheduling.queue.demands import (
-    WaitReason,
-)
+from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds
 from phalanx.scheduling.quota.usage_history import UsageHistory
@@ -176,6 +174,8 @@ class Scheduler:
 
     def _pop_units(self, session: Session) -> None:
         self.queue.activate(list(self.features.wake(session)))
+        if self.policy.eviction.active and not self._refresh_verdicts:
+            search_again_in_freed_room(session)  # rechecks of verdicts find that otherwise
         session.units = self.queue.pop_active(partial(_bound, session), drifting_rank(session))
         self.queue.activate(list(self.features.wake_behind(session)))
         session.units += self.queue.pop_active(partial(_bound, session))

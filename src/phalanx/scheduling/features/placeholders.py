@@ -10,6 +10,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.session import Session
 
 
 class PlaceholderClaims(CyclePlugin):
@@ -38,6 +39,25 @@ class PlaceholderClaims(CyclePlugin):
         for gang in {record.gang: None for record in placeholders.values()}:
             if gang is not None:
                 self._claim_room_of(gang)
+                self._end_room_without_leader(gang)
+
+    def published(self, session: Session) -> None:
+        """Release the room of expected members whose leader this cycle has evicted."""
+        for key in {evict.gang: None for evict in session.plan.evictions} if self._pods.placeholders else ():
+            gang = self._state.gangs.get(key) if key is not None else None
+            if gang is not None:
+                self._end_room_without_leader(gang)
+
+    def _end_room_without_leader(self, gang: GangRecord) -> None:
+        """Release the room of expected members whose leader terminates: it creates no further pods."""
+        if gang.active or any(record.nomination is not None for record in self._real(gang)):
+            return
+        for record in gang.placeholders.values():
+            if record.nomination is not None:
+                self._pods.cancel_nomination(record)
+
+    def _real(self, gang: GangRecord) -> Iterator[PodRecord]:
+        return (record for record in gang.pending.values() if not record.pod.placeholder)
 
     def _expire(self, now: float) -> None:
         """Delete expired placeholders.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
@@ -112,17 +113,22 @@ def _is_held(record: PodRecord) -> bool:
 def _victims_from_api(session: Session, nominated: list[PodRecord]) -> Nomination | None:
     """Return a nomination that waits for victims evicted before a restart; None if there are none.
 
-    The pods' nominations were read from the API and lack their victims. Terminating pods on their nodes that this
-    scheduler evicted count as the victims. Without this, victims with a long grace period would not count, and more
-    pods would be evicted.
+    The pods' nominations were read from the API and lack their victims. Terminating pods that this scheduler
+    evicted count as the victims: those on the nominated nodes, and those charged to an account that exceeds its
+    limit with the nominated pods. Without this, victims with a long grace period would not count, and more pods
+    would be evicted.
     """
     if any(member.nomination is None or not member.nomination.from_api for member in nominated):
         return None
     state, rows = session.state, {member.row for member in nominated if member.row != NO_NODE}
+    condemned = [record for record in state.pods.terminating.values() if record.pod.condemned in state.schedulers]
+    if not condemned:
+        return None
+    accounts = _exceeded_accounts(session, nominated)
     victims = [
         record
-        for record in state.pods.terminating.values()
-        if record.row in rows and record.pod.condemned in state.schedulers
+        for record in condemned
+        if record.row in rows or (record.charge_path is not None and accounts.intersection(record.charge_path.path))
     ]
     if not victims:
         return None
@@ -132,6 +138,20 @@ def _victims_from_api(session: Session, nominated: list[PodRecord]) -> Nominatio
     for member in nominated:
         member.nomination = nomination
     return nomination
+
+
+def _exceeded_accounts(session: Session, nominated: list[PodRecord]) -> set[AccountRecord]:
+    """Return the accounts that exceed a limit, of which nominated pods request the resource; usage includes these
+    pods."""
+    exceeded: set[AccountRecord] = set()
+    for member in nominated:
+        for account_limit in session.quota_check.account_limits(member.charge_path) if member.charge_path else ():
+            for name, amount in member.footprint.amounts.items():
+                if amount > 0 and name in account_limit.limit.limits:
+                    limit, used, _ = account_limit.state(name)
+                    if used > limit:
+                        exceeded.add(account_limit.account)
+    return exceeded
 
 
 def _still_placeable(session: Session, nominated: list[PodRecord]) -> bool:

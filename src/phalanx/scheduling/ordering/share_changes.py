@@ -39,6 +39,15 @@ def search_again_after_changes(session: Session) -> None:
         pressures.searched = version
 
 
+def search_again_in_freed_room(session: Session) -> None:
+    """Request a search for victims for all demands if room was freed since the last call: it can complete the room
+    of victims without fitting a unit by itself."""
+    version, pressures = session.state.capacity_version, session.share_pressures
+    if version != pressures.searched_in:
+        session.queue.ask_preemption_for_all()
+    pressures.searched_in = version
+
+
 def _read_pressures(
     session: Session, accounts: Collection[AccountRecord]
 ) -> Iterator[tuple[PressureKey, SharePressure]]:

@@ -21,8 +21,6 @@ from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
 
-#: Seconds without a reservation after a failed turn at the promised time: at first, and after many failures.
-_FIRST_REST, _LONGEST_REST = 30, 3600
 #: On a grid, pods that fit beside the windows are retried after this many seconds; until then a pod counts as that
 #: much longer.
 _SLACK = 60
@@ -60,8 +58,6 @@ class ReservationPlan(RepairedPlan):
         self._searched_at: tuple[int, ...] = ()
         # Unit of each gang that has requested a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
-        # Units whose turn at the promised time failed: (end of the rest, its length).
-        self._rests: dict[UnitKey, tuple[int, int]] = {}
 
     # -- queries ---------------------------------------------------------------------------------------------
 
@@ -127,7 +123,7 @@ class ReservationPlan(RepairedPlan):
         """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
         reservation."""
         starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
-        starts += [until for until, _ in self._rests.values() if until > self._now]
+        starts += [until for until in self.starts.rests().values() if until > self._now]
         change = self.advance.next_change
         return min([*starts, change] if change is not None else starts, default=None)
 
@@ -183,8 +179,7 @@ class ReservationPlan(RepairedPlan):
         self._lifted.clear()
         self._planned_end = FOREVER
         self.version += self.starts.forget_gone(waits)
-        self._rests = {key: rest for key, rest in self._rests.items() if waits(key)}
-        rested = [key for key, (until, _) in self._rests.items() if former < until <= now]
+        rested = [key for key, until in self.starts.rests().items() if former < until <= now]
         self._follow_nodes(parts_now)
         if not self.active:
             return rested + self._outdated_hopeless(waits)
@@ -394,7 +389,7 @@ class ReservationPlan(RepairedPlan):
 
     def hopeless(self, key: UnitKey) -> bool:
         """Return whether no start was found for the unit, and nothing has changed since; or it rests."""
-        if self._rests.get(key, (0, 0))[0] > self._now:
+        if self.starts.rest_of(key) > self._now:
             return True
         entry = self._hopeless.get(key)
         if entry is not None and entry[0] != self._moment():
@@ -411,7 +406,6 @@ class ReservationPlan(RepairedPlan):
         """Release the reservation of a unit that has been placed."""
         reservation = self._reservations.get(key)
         if reservation is not None:
-            self._rests.pop(key, None)
             self._push_behind(reservation)
             self.starts.started(reservation, self._now, self._previous)
             self._drop(reservation)
@@ -433,9 +427,6 @@ class ReservationPlan(RepairedPlan):
         reservation = self._reservations.get(key)
         if reservation is None or reservation.start > self._now or key in self._displacers:
             return
-        _, former = self._rests.get(key, (0, 0))
-        rest = min(2 * former, _LONGEST_REST) or _FIRST_REST
-        self._rests[key] = (self._now + rest, rest)
         self._end_promise(reservation, SlipCause.NOT_PLACEABLE, reason)
 
     # -- a turn ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from phalanx.model.promise_records import ObservedStart, Slip
+from phalanx.model.promise_records import ObservedStart, Slip, SlipCause
 from phalanx.model.promise_texts import postponement
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import StartCalibration
@@ -16,6 +16,8 @@ from phalanx.scheduling.reservations.telling import expected_start, forecast_sen
 
 #: A start that moves by less than this many seconds, or than a tenth of the wait, is not published again.
 _WORTH_TELLING = 60
+#: Seconds without a reservation after a failed turn at the promised time: at first, and after many failures.
+_FIRST_REST, _LONGEST_REST = 30, 3600
 
 
 class PromisedStarts:
@@ -56,6 +58,22 @@ class PromisedStarts:
     def losses(self) -> Mapping[UnitKey, tuple[Slip, ...]]:
         """Return the slips of the lost promises of units without a new one."""
         return self._lost
+
+    def rests(self) -> dict[UnitKey, int]:
+        """Return the ends of the rests of units whose turn at the promised time failed, in seconds since the
+        epoch."""
+        return {key: until for key in self._lost if (until := self.rest_of(key))}
+
+    def rest_of(self, key: UnitKey) -> int:
+        """Return the end of the rest of a unit, which is twice as long with each failed turn; 0 for none.
+
+        It follows from the stored slips of the unit, so that the next process knows it.
+        """
+        slips = self._lost.get(key)
+        if not slips or slips[-1].cause is not SlipCause.NOT_PLACEABLE:
+            return 0
+        failures = sum(slip.cause is SlipCause.NOT_PLACEABLE for slip in slips)
+        return slips[-1].when + min(_FIRST_REST << (failures - 1), _LONGEST_REST)
 
     def restore_loss(self, key: UnitKey, slips: Sequence[Slip]) -> None:
         """Restore a loss that an earlier process has published."""

@@ -388,7 +388,7 @@ class Session:
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1
-        self.state.gangs.admit(gang.key)
+        self.state.gangs.admit(gang.key, self.now)
         self.plan.admissions.append(Admit(gang.key))
         for plugin in self.plugin_runtime.plugins("admitted"):
             plugin.admitted(self, gang)
