@@ -44,7 +44,9 @@ class Churn:
         for name in ("node-a", "node-b"):
             amounts = {"cpu": "64", "memory": "64Gi", "pods": "250"}
             status = {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-            self._apply(self.intake.node(decode_node(json.dumps({"metadata": {"name": name}, "status": status}))))
+            self._apply(
+                self.intake.node(decode_node(json.dumps({"metadata": {"name": name}, "status": status}).encode()))
+            )
 
     def run_gang(self, number: int) -> None:
         """Create a gang, bind it, let its pods run and succeed, and delete them with their group."""

@@ -74,7 +74,7 @@ class FutureMatrix:
         changed = self._changed_rows()
         # The expected end of an overdue pod moves on with the time.
         late = {row for end, rows in self.pod_ends.moments.items() if end <= now for row in rows}
-        self._read(changed, late)
+        self.pod_ends.read(None if changed is None else sorted({*changed, *late}), now)
         self._draw(changed, late)
 
     def _set_windows(self, windows: dict[int, Window]) -> None:
@@ -113,12 +113,8 @@ class FutureMatrix:
         if self.current and self._width == len(self._state.space) and not self._redraw and not closed:
             return
         changed = self._changed_rows()
-        self._read(changed)
+        self.pod_ends.read(changed, self._now)
         self._draw(changed)
-
-    def _read(self, changed: list[int] | None, late: Iterable[int] = ()) -> None:
-        rows = range(self._state.nodes.extent) if changed is None else sorted({*changed, *late})
-        self.pod_ends.read(rows, self._now)
 
     def _draw(self, changed: list[int] | None, late: Iterable[int] = ()) -> None:
         """Rebuild the time line, and the free amounts of queried resources where they changed."""
@@ -502,8 +498,7 @@ class FutureMatrix:
 
     def end_of(self, record: PodRecord) -> int:
         """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
-        assumed = self.pod_ends.assumed(record)
-        end = latest_end(record, self._now, self._start_delay, assumed)
+        end = latest_end(record, self._now, self._start_delay, self.pod_ends.assumed(record))
         return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
     def free_beside(self, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:

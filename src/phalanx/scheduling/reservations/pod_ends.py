@@ -116,11 +116,11 @@ class PodEnds:
         endless = sum(end == FOREVER and not fixture for end, fixture in pods)
         return endless != self.endless[row] or [end for end, _ in pods if end < FOREVER] != known
 
-    def read(self, rows: Iterable[int], now: int) -> None:
-        """Read the ends of the pods on some rows."""
+    def read(self, rows: Iterable[int] | None, now: int) -> None:
+        """Read the ends of the pods on some rows; None for all."""
         if len(self.endless) < self._state.nodes.capacity:
             self.endless = np.pad(self.endless, (0, self._state.nodes.capacity - len(self.endless)))
-        for row in rows:
+        for row in range(self._state.nodes.extent) if rows is None else rows:
             self._read_row(row, now)
 
     def _read_row(self, row: int, now: int) -> None:
