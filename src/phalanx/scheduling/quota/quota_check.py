@@ -73,6 +73,7 @@ class QuotaCheck:
     def forget_limits(self) -> None:
         """Compute all limits again at their next use: requests have changed before the first decision."""
         self._account_limits.clear()
+        self._own_limits.clear()
         self._limits_of_borrowers.clear()
 
     @property
