@@ -43,6 +43,7 @@ ALL = (
     Benchmark("processor", ("--pods", "400")),
     Benchmark("jobs", ("--jobs", "30", "--finished", "50")),
     Benchmark("restart", ("--nodes", "500", "--pods", "5000")),
+    Benchmark("churn", ("--nodes", "100", "--pods", "1000", "--events", "20000")),
     Benchmark("hub", ("--gangs", "30")),
     Benchmark("hub_choice", ("--members", "5", "--gangs", "300")),
     Benchmark("accounting", ("--gangs", "2000")),

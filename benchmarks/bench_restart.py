@@ -16,6 +16,7 @@ import resource
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -148,10 +149,13 @@ def _namespace(gang: int) -> str:
 
 def serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str) -> None:
     """The process of the API server; sends a word when it is full, and ends when the pipe is closed."""
-    asyncio.run(_serve(pipe, nodes, pods, size, kubeconfig))
+    asyncio.run(serve_filled(pipe, nodes, pods, size, kubeconfig, lambda server, change: None))
 
 
-async def _serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str) -> None:
+async def serve_filled(
+    pipe: Connection, nodes: int, pods: int, size: int, kubeconfig: str, apply: Callable[[Any, Any], None]
+) -> None:
+    """Fill an API server, send a word, and apply each received change to the server until the pipe is closed."""
     from phalanx.cli.installation.install import all_rights, install_into
     from phalanx.cli.installation.manifests import definitions, volcano_queues
     from phalanx_local.options import ServerOptions
@@ -182,13 +186,10 @@ async def _serve(pipe: Connection, nodes: int, pods: int, size: int, kubeconfig:
     fill(GROUP, "podgroups", [group(gangs, size)])
     fill("", "pods", [pod(gangs, m, "") for m in range(size)])
     pipe.send("full")
-    await asyncio.get_running_loop().run_in_executor(None, _until_closed, pipe)
-    await server.stop()
-
-
-def _until_closed(pipe: Connection) -> None:
     with contextlib.suppress(EOFError):
-        pipe.recv()
+        while True:
+            apply(server, await asyncio.get_running_loop().run_in_executor(None, pipe.recv))
+    await server.stop()
 
 
 async def measure(kubeconfig: str, waiting: list[str]) -> dict[str, float]:
