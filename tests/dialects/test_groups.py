@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from phalanx.dialects.field_owners import field_owners
-from phalanx.dialects.gangs.group_objects import unreadable_group
+from phalanx.dialects.gangs.group_objects import seen_of, unreadable_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_group, decode_object
@@ -415,3 +415,8 @@ def test_undecodable_object_holds_its_gang() -> None:
     assert spec.problem.message == (
         "PodGroup default/g (scheduling.x-k8s.io) cannot be read: unexpected end; apply it again"
     )
+
+
+@pytest.mark.parametrize("status", [{"phase": "Running"}, {"phase": "Running", "strange": 10**30}, {}])
+def test_status_of_a_group_is_known_whatever_numbers_it_contains(status: dict[str, Any]) -> None:
+    assert seen_of({"metadata": {"name": "train"}, "status": status}).status == status

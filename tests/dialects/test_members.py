@@ -44,9 +44,9 @@ def test_members_equal_a_search_after_random_changes(most: int) -> None:
             resolve = members.remove(uid)
         elif known and step < 0.5:
             uid, declared = choice.choice(sorted(known)), choice.choice(DECLARATIONS)
-            last = known[uid]
-            known[uid] = Member(last.created, last.name, uid, declared, last.job)
-            resolve = members.change(uid, declared)
+            last, age = known[uid], choice.randrange(5)
+            known[uid] = Member(age, last.name, uid, declared, last.job)
+            resolve = members.change(age, last.name, uid, declared)
         else:
             # A pod can leave the gang and enter it again, also with another job.
             age, name = choice.randrange(5), choice.randrange(number + 1)

@@ -216,6 +216,7 @@ class TestPriority:
         assert world.evicted == []
         assert held_for(world, "a") == 1
 
+    @pytest.mark.feature("placeholders")
     def test_room_of_executors_is_released_when_their_driver_is_evicted(self) -> None:
         world = Scenario(QUEUES).node("n1", cpu=3).gang("a", 1).pod("a-driver", gang="a", cpu=1)
         world.expects("a", 2, cpu=1, priority=10).run()

@@ -479,7 +479,9 @@ def _close_by_backoff(world: Scenario, node: str) -> None:
     world.state.apply(PodRejected(node, "OutOfpods", pod.namespace, pod.pod_class, world.now))
 
 
-@pytest.mark.parametrize("close", [_close_by_window, _close_by_backoff])
+@pytest.mark.parametrize(
+    "close", [_close_by_window, pytest.param(_close_by_backoff, marks=pytest.mark.feature("rejecting-nodes"))]
+)
 def test_nominated_pod_waits_for_another_node_as_soon_as_its_node_closes(
     close: Callable[[Scenario, str], None],
 ) -> None:

@@ -108,6 +108,7 @@ class Churn:
         return len(seen)
 
 
+@pytest.mark.feature("admission-lapse")
 def test_gangs_that_have_ended_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     # Caches are cleared at these sizes, so that they are full after a few gangs.
     monkeypatch.setattr(composites, "_MOST_CHANGES", _SMALL)

@@ -207,6 +207,7 @@ def test_unit_without_a_known_start_gets_one_when_a_pod_without_a_known_end_is_g
     assert start_of(world, "big") == 100
 
 
+@pytest.mark.feature("rejecting-nodes")
 def test_promise_moves_when_a_kubelet_on_its_node_rejects_a_pod_of_its_namespace() -> None:
     """Pods of that namespace have classes of their own from then on; the node is closed to these."""
     world = Scenario(POLICY).node("n1", cpu=4).node("n2", cpu=4)

@@ -138,7 +138,8 @@ class GangIndex:
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """Update a gang member whose gang declaration has changed."""
-        return self._resolve_all((key,)) if self._entries[key].members.change(pod.uid, declared) else []
+        changed = self._entries[key].members.change(pod.created, pod.name, pod.uid, declared)
+        return self._resolve_all((key,)) if changed else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
         """Replace the gangs that one object declared (`last`) by those that it declares now."""

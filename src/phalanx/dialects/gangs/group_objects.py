@@ -44,16 +44,19 @@ class GroupRecord(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """Last seen status and generation of a PodGroup, and its annotation with the HyperNode of its members.
 
-    The status is encoded, since it is rarely read and a dictionary of it needs three times the memory.
+    The status is encoded, since it is rarely read and a dictionary of it needs three times the memory. It stays a
+    dictionary if it cannot be encoded, because of numbers that no Kubernetes type allows.
     """
 
-    encoded_status: bytes = b""
+    stored_status: bytes | dict[str, Any] = b""
     generation: int = 0
     hypernode: str = ""
 
     @property
     def status(self) -> Mapping[str, Any]:
-        status: dict[str, Any] = msgspec.msgpack.decode(self.encoded_status) if self.encoded_status else {}
+        if isinstance(self.stored_status, dict):
+            return self.stored_status
+        status: dict[str, Any] = msgspec.msgpack.decode(self.stored_status) if self.stored_status else {}
         return status
 
 
@@ -161,10 +164,17 @@ def seen_of(document: Document, annotation: str = "") -> Seen:
     annotations = document["metadata"].get("annotations")
     hypernode = annotations.get(annotation) if annotation and isinstance(annotations, dict) else ""
     return Seen(
-        msgspec.msgpack.encode(status) if status and isinstance(status, dict) else b"",
+        _stored(status) if status and isinstance(status, dict) else b"",
         generation if is_whole(generation) else 0,
         hypernode if isinstance(hypernode, str) else "",
     )
+
+
+def _stored(status: dict[str, Any]) -> bytes | dict[str, Any]:
+    try:
+        return msgspec.msgpack.encode(status)
+    except (OverflowError, ValueError, RecursionError):
+        return status
 
 
 def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:

@@ -6,8 +6,6 @@ import heapq
 from collections import Counter
 from collections.abc import KeysView, Mapping
 
-import msgspec
-
 from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 from phalanx.model.gang import GangOwner
 
@@ -55,11 +53,11 @@ class Members:
             self.job = self._common_job()
         return was_oldest or self.job != last
 
-    def change(self, uid: str, declared: MemberDeclaration) -> bool:
+    def change(self, created: int, name: str, uid: str, declared: MemberDeclaration) -> bool:
         """Replace the declaration of a member. Return whether the gang has to be resolved again."""
-        member = self._members[uid]
+        job = self._members[uid].job
         removed = self.remove(uid)
-        return self.add(msgspec.structs.replace(member, declared=declared)) or removed
+        return self.add(Member(created, name, uid, declared, job)) or removed
 
     def _is_oldest(self, member: Member) -> bool:
         """Return whether no other member with an equal declaration is older."""
@@ -132,13 +130,17 @@ class _MemberIndex:
         """Process a member that was removed from the gang."""
         declared = member.declared
         entries = self._by_declaration[declared]
-        while entries and ((top := self._members.get(entries[0][2])) is None or top.declared != declared):
+        while entries and not self._is_valid(entries[0], declared):
             heapq.heappop(entries)
         if not entries:
             del self._by_declaration[declared]
         self.jobs[member.job] -= 1
         if not self.jobs[member.job]:
             del self.jobs[member.job]
+
+    def _is_valid(self, entry: tuple[int, str, str], declared: MemberDeclaration) -> bool:
+        member = self._members.get(entry[2])
+        return member is not None and member.declared == declared and (member.created, member.name) == entry[:2]
 
     def oldest(self, declared: MemberDeclaration) -> Member:
         return self._members[self._by_declaration[declared][0][2]]
