@@ -118,8 +118,12 @@ async def test_gangs_of_two_dialects_are_there_once_although_the_recorder_was_ki
         lines = json.loads(await accounts.says("report", "--json", "--by", "queue,namespace"))["lines"]
         return [line for line in lines if line["namespace"] == world.namespace]
 
+    async def both_ended() -> bool:
+        """A report ends before the present second."""
+        return sum(line["ended"] for line in await reported()) == 2
+
+    await world.until(both_ended, "both gangs have ended in the report")
     before = await reported()
-    assert before
     recorder = await accounts.start()
     assert await recorder.end() == 0
     assert {each["name"]: each for each in await accounts.history()} == runs
