@@ -113,14 +113,15 @@ async def test_gangs_of_two_dialects_are_there_once_although_the_recorder_was_ki
     assert await recorder.end() == 0
 
     # Once more, with nothing new: nothing is counted again.
-    async def reported() -> list[Any]:
+    async def reported() -> list[dict[str, Any]]:
         """Return the report on this test's namespace: gangs of other tests still run."""
-        lines = json.loads(await accounts.says("report", "--json", "--by", "queue,namespace"))["lines"]
+        text = await accounts.says("report", "--json", "--by", "queue,namespace")
+        lines: list[dict[str, Any]] = json.loads(text)["lines"]
         return [line for line in lines if line["namespace"] == world.namespace]
 
     async def both_ended() -> bool:
         """A report ends before the present second."""
-        return sum(line["ended"] for line in await reported()) == 2
+        return sum(int(line["ended"]) for line in await reported()) == 2
 
     await world.until(both_ended, "both gangs have ended in the report")
     before = await reported()
