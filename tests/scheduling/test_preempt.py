@@ -65,6 +65,20 @@ def test_freed_room_that_is_too_small_alone_completes_the_room_of_victims(refres
     assert scenario.where("high") == "n1"
 
 
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+def test_rest_of_the_room_of_victims_of_another_unit_completes_the_room_of_victims(refreshes: bool) -> None:
+    """The other half of an evicted gang completes the room of one more victim."""
+    scenario = Scenario().node("n1", cpu=2, labels={"disk": "ssd"}).node("n2", cpu=4).gang("gang", 2)
+    for name, node in (("gang-0", "n1"), ("gang-1", "n2")):
+        scenario.pod(name, node=node, gang="gang", cpu=2, priority=5)
+    scenario.pod("low", node="n2", cpu=2).settle()
+    scenario.scheduler._refresh_verdicts = refreshes
+    assert scenario.pod("second", cpu=4, priority=5).settle().evicted == []
+    ssd = PodClass(node_selector=(("disk", "ssd"),))
+    scenario.pod("first", cpu=2, priority=10, pod_class=ssd).work()
+    assert sorted(scenario.evicted) == ["gang-0", "gang-1", "low"]
+
+
 def test_nominated_pod_waits_after_a_restart_for_victims_whose_quota_it_gets() -> None:
     """Its victim is on another node: only the quota of their queue is too small for both."""
     scenario = Scenario(QUOTAS).queue("q", capability={"cpu": 4}).node("n1", cpu=4)

@@ -152,6 +152,11 @@ class ClusterState:
         """Incremented when pods arrive that can open nodes for other pods by affinity."""
         return self._by_node.affinity_version
 
+    @property
+    def leaving_version(self) -> int:
+        """Number of pods that began to terminate: victims of a search for others can free the rest of the room."""
+        return self._by_node.leaving_version
+
     def _node_updated(self, node: Node) -> None:
         row = self.nodes.row(node.name)
         known = self.nodes.nodes[row] if row != NO_ROW else None

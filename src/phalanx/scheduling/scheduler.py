@@ -263,7 +263,7 @@ class Scheduler:
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
         if evicts:
-            search_again_after_changes(session)
+            search_again_after_changes(session, self._refresh_verdicts)
 
     def _publish(self, session: Session) -> None:
         """Publish new verdicts, also of rechecks, and read the plugins' next timers."""

@@ -34,7 +34,7 @@ class PodsByNode:
         self._victims = victims
         self._unknown = PodsOfUnknownNodes()
         self._rows: dict[int, dict[str, PodRecord]] = {}
-        self.affinity_version = 0
+        self.affinity_version = self.leaving_version = 0
 
     def on(self, row: int) -> Collection[PodRecord]:
         """Return the pods that occupy a node row, assumed and terminating ones included."""
@@ -100,6 +100,7 @@ class PodsByNode:
     def start_terminating(self, record: PodRecord, sign: int) -> None:
         """Count the pod as terminating, and its usage as releasing (sign 1), or no longer (sign -1)."""
         if record.row != NO_NODE:
+            self.leaving_version += sign > 0
             self._nodes.release_later(record.row, record.footprint.usage, sign)
             record.pod_class.affinity.mark_terminating(record.row, sign)
             self.affinity_version += record.pod_class.affinity.may_unblock_others

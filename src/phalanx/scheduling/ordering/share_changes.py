@@ -30,9 +30,12 @@ def share_version(session: Session) -> int:
     return pressures.version
 
 
-def search_again_after_changes(session: Session) -> None:
-    """Request a search for victims for all demands in the next cycle if shares have changed for them."""
+def search_again_after_changes(session: Session, rechecks: bool = True) -> None:
+    """Request a search for victims for all demands in the next cycle if shares have changed for them; without
+    `rechecks` of verdicts also if room was freed."""
     if session.queue.waiting_demands():
+        if not rechecks:
+            search_again_in_freed_room(session)
         version, pressures = share_version(session), session.share_pressures
         if version != pressures.searched:
             session.queue.ask_preemption_for_all()
@@ -40,9 +43,10 @@ def search_again_after_changes(session: Session) -> None:
 
 
 def search_again_in_freed_room(session: Session) -> None:
-    """Request a search for victims for all demands if room was freed since the last call: it can complete the room
-    of victims without fitting a unit by itself."""
-    version, pressures = session.state.capacity_version, session.share_pressures
+    """Request a search for victims for all demands if room was freed since the last call, or is about to be freed:
+    it can complete the room of victims without fitting a unit by itself."""
+    state, pressures = session.state, session.share_pressures
+    version = state.capacity_version, state.leaving_version
     if version != pressures.searched_in:
         session.queue.ask_preemption_for_all()
     pressures.searched_in = version

@@ -47,7 +47,7 @@ def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
     """
     question = _question_of(preemptor)
     state = session.state
-    version = state.capacity_version, share_version(session)
+    version = state.capacity_version, state.leaving_version, share_version(session)
     known = session.failed_evictions.result(question, version)
     if known is not None:
         result, bound = known

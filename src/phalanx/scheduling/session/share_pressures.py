@@ -37,8 +37,8 @@ class SharePressures:
         self.version = 0
         # The version for which victims of all waiting units have been searched, or will be in the next cycle.
         self.searched = 0
-        # The version of the capacity of the last such searches in a scheduler without rechecks.
-        self.searched_in = 0
+        # The versions of free and leaving capacity of the last such searches in a scheduler without rechecks.
+        self.searched_in = (0, 0)
         # Versions of demand and cluster at the last reading.
         self.read_at: tuple[int, int] | None = None
         self._pressures: dict[PressureKey, SharePressure] = {}
