@@ -52,19 +52,19 @@ _HIGH = 1000
 # who takes back what was lent
 
 
-def lent(size: int, minimum: int) -> ClusterState:
-    """1,000 nodes whose 8,000 GPUs queue b holds, of which it deserves a half; queue a deserves the other half.
+def lent(size: int, minimum: int, count: int = NODES) -> ClusterState:
+    """Nodes of 8 GPUs, all held by queue b, which deserves half of them; queue a deserves the other half.
 
     b's pods ask for one GPU each, in gangs of `size` that need `minimum`, on random nodes; without gangs if 1.
     """
     state = ClusterState()
-    for node in nodes(NODES):
+    for node in nodes(count):
         state.apply(NodeUpdated(node))
     for name in "ab":
-        half = ((GPU, 4 * NODES), ("cpu", 48_000 * NODES), ("memory", 384 * NODES * GIB))
+        half = ((GPU, 4 * count), ("cpu", 48_000 * count), ("memory", 384 * count * GIB))
         state.apply(AccountUpdated(Account(AccountKey(Tree.QUEUE, name), deserved=half)))
     draw = random.Random(11)
-    places = [f"node-{number:05}" for number in range(NODES) for _ in range(8)]
+    places = [f"node-{number:05}" for number in range(count) for _ in range(8)]
     draw.shuffle(places)
     for number, place in enumerate(places):
         gang = f"lent-{number // size:05}" if size > 1 else ""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+from benchmarks.bench_eviction import QUEUES, gpu_pod, lent
 from benchmarks.workload import GPU, add_gangs, add_members, add_singles, classes, cluster, one_pod
 
 from phalanx.cluster.state import ClusterState
@@ -17,8 +18,8 @@ from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.writes import WritePool
 from phalanx.model.decisions import Bind
-from phalanx.model.events import PodUpdated
-from phalanx.model.gang import GangKey
+from phalanx.model.events import GangUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import PlanMark, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.scheduling.policy.loader import load_policy
@@ -78,6 +79,22 @@ def plan_arriving_gangs(pods: int = 120) -> Work:
             assert len(plan.binds) == _GANG
             for bind in plan.binds:
                 state.apply(PodUpdated(msgspec.structs.replace(state.pods[bind.uid].pod, node=bind.node)))
+
+    return Work(run, pods)
+
+
+def reclaim_lent_gpus(pods: int = 40) -> Work:
+    """One cycle in which a gang takes back GPUs that its queue has lent; it has lent no CPUs."""
+    state = lent(1, 1, count=60)
+    scheduler = Scheduler(state, load_policy(QUEUES))
+    while not scheduler.idle:
+        scheduler.cycle(now=1_000_000)
+    state.apply(GangUpdated(Gang(GangKey("a", "mine"), min_member=pods, queue="a", created=1_000_000)))
+    for number in range(pods):
+        state.apply(PodUpdated(gpu_pod("a", f"mine-{number:03}", 1, "mine", 1_000_000)))
+
+    def run() -> None:
+        assert len(scheduler.cycle(now=1_000_000).evictions) == pods
 
     return Work(run, pods)
 
@@ -159,6 +176,7 @@ MAIN_PATHS: dict[str, Prepare] = {
     "plan a backlog of single pods": plan_single_pods,
     "plan a backlog of single pods with GPUs": plan_single_pods_with_gpus,
     "plan gangs as they arrive": plan_arriving_gangs,
+    "reclaim lent GPUs": reclaim_lent_gpus,
     "read the first list of pods": read_list,
     "read events of pods": read_events,
     "bind gangs": bind,

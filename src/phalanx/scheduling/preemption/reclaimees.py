@@ -152,6 +152,7 @@ class Reclaimees:
                 classes_by_reason.setdefault(rule, []).append(place)
             else:
                 below[place] = rule.lower_priority_only
+                self._protected.prepare(columns.charge_paths[place], rule)
                 protected[place] = place in marked and self._protected.holds_for_all_pods(
                     columns.charge_paths[place], rule
                 )

@@ -62,12 +62,12 @@ Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
 
 
 class ProtectedPods:
-    """Pods with a protection that counts, for one session; create it before a search removes pods.
+    """Pods with a protection that counts, for one session.
 
     With the reach `guaranteed`, an account covers pods by its own share, the oldest first, each pod whole and in
     every resource of which any account has a share. Members of a quorum are covered together or not at all, as one
     small pod would otherwise protect a large gang. Against preemptors of the same account all pods are covered
-    where no account on the charge path states a share.
+    where no account on the charge path states a share. Pods are read only for rules that depend on the cover.
     """
 
     def __init__(self, session: Session, columns: VictimClassArrays) -> None:
@@ -80,12 +80,18 @@ class ProtectedPods:
         self._holding: dict[tuple[AccountRecord, str], int] = {}
         self._needs: dict[tuple[ChargePath, Footprint], Needs | None] = {}
         self._hold: dict[tuple[ChargePath, EvictionReason], bool] = {}
-        stated = sorted(self._protected_by_owner(columns), key=_age)
-        self._by_charge_path: dict[ChargePath, list[PodRecord]] = {}
-        for record in stated:
-            assert record.charge_path is not None
-            self._by_charge_path.setdefault(record.charge_path, []).append(record)
-        self._cover(stated)
+        self._columns = columns
+        self._by_charge_path: dict[ChargePath, list[PodRecord]] | None = None
+
+    def prepare(self, charge_path: ChargePath, rule: ReclaimRule) -> None:
+        """Read which pods are covered if this rule depends on it; call it before a search removes pods."""
+        if self._by_charge_path is None and self._depends_on_cover(charge_path, rule):
+            self._by_charge_path = {}
+            stated = sorted(self._protected_by_owner(), key=_age)
+            for record in stated:
+                assert record.charge_path is not None
+                self._by_charge_path.setdefault(record.charge_path, []).append(record)
+            self._cover(stated)
 
     def veto_that_counts(self, record: PodRecord, veto: EvictVeto, rule: ReclaimRule) -> EvictVeto | None:
         """Return a plugin's veto as far as it counts against this rule."""
@@ -110,9 +116,10 @@ class ProtectedPods:
         if protection.limit and bound_at(record.pod) + protection.limit <= self._session.now:
             limit = format_duration(protection.limit)
             return f"{protection.limiter} lets its pods protect themselves for {limit} only"
-        if protection.reach is SelfProtection.ALL or record.pod.uid in self._covered:
+        if not self._depends_on_cover(charge_path, rule):
             return None
-        if rule.reason is EvictionReason.PREEMPTED and not any(map(_states_share, charge_path.path)):
+        self.prepare(charge_path, rule)
+        if record.pod.uid in self._covered:
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees its resources")
 
@@ -120,10 +127,13 @@ class ProtectedPods:
         """Return whether the owners' protection counts for every pod of the charge path, now and later."""
         key = (charge_path, rule.reason)
         if key not in self._hold:
-            records = self._by_charge_path.get(charge_path, ())
-            self._hold[key] = not self._rule(charge_path).limit and all(
-                self.why_overruled(record, rule) is None for record in records
-            )
+            protection = self._rule(charge_path)
+            holds = not protection.limit and protection.reach is not SelfProtection.NONE
+            if holds and self._depends_on_cover(charge_path, rule):
+                self.prepare(charge_path, rule)
+                records = (self._by_charge_path or {}).get(charge_path, ())
+                holds = all(self.why_overruled(record, rule) is None for record in records)
+            self._hold[key] = holds
         return self._hold[key]
 
     def overruled_remark(self, record: PodRecord, rule: ReclaimRule) -> str:
@@ -154,11 +164,17 @@ class ProtectedPods:
             found = self._rules[charge_path] = protection_rule(charge_path, default)
         return found
 
+    def _depends_on_cover(self, charge_path: ChargePath, rule: ReclaimRule) -> bool:
+        """Return whether the rule counts the protection of covered pods only."""
+        if self._rule(charge_path).reach is not SelfProtection.GUARANTEED:
+            return False
+        return rule.reason is not EvictionReason.PREEMPTED or any(map(_states_share, charge_path.path))
+
     # Cover pods by guaranteed shares
 
-    def _protected_by_owner(self, columns: VictimClassArrays) -> Iterator[PodRecord]:
+    def _protected_by_owner(self) -> Iterator[PodRecord]:
         """Yield the pods that their owners protect. Only victim classes that can have a protection are examined."""
-        session = self._session
+        session, columns = self._session, self._columns
         guards = any(plugin.honours_owners for plugin in session.plugin_runtime.plugins("evict_veto"))
         table = session.state.victim_table()
         chosen = columns.self_protected | (columns.limited if guards else False)

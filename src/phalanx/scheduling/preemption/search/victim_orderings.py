@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from phalanx.cluster.accounts import add_amounts
+from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.resources import PODS
 from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.search.cheapest_ways import CheapestWays, Way, own_cost
 from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext, in_turns, smallest_first
-from phalanx.scheduling.preemption.shortfall import NO_SHORTFALL, shortfall_of
-from phalanx.scheduling.preemption.solution import EvictionCost, cost_of
-from phalanx.scheduling.preemption.victims import DispensableMembers, Removals, VictimCandidate
+from phalanx.scheduling.preemption.shortfall import NO_SHORTFALL, Shortfalls
+from phalanx.scheduling.preemption.victims import DispensableMembers, VictimCandidate
 
 Amounts = tuple[int, ...]
+Accounts = tuple[AccountRecord, ...]
+
+_Freed = tuple[VictimCandidate, Amounts]
+"""A victim, and what it frees on one node."""
 
 # The first parts of a victim's sort key define its kind, the other parts its position within the kind.
 _KIND = 6
@@ -84,14 +87,14 @@ class PerNodeChoice:
     ) -> None:
         session = self._session = context.session
         # None if no victim is reclaimed from an account that deserves anything.
-        self._reclaimed = (
-            Removals(None, context.holding)
+        shortfalls = self._shortfalls = (
+            Shortfalls(context.holding)
             if any(rule.deserved for victim in candidates for rule in victim.rules.values())
             else None
         )
         columns = sorted({column for pod_class in classes for column in pod_class.columns.tolist()})
         self._columns = columns
-        self._victims: dict[int, list[tuple[VictimCandidate, Amounts]]] = {}
+        self._victims: dict[int, list[_Freed]] = {}
         self._parts: dict[VictimCandidate, dict[int, Amounts]] = {}
         for victim in candidates:
             parts: dict[int, Amounts] = {}
@@ -102,6 +105,12 @@ class PerNodeChoice:
             self._parts[victim] = parts
             for row, freed in parts.items():
                 self._victims.setdefault(row, []).append((victim, freed))
+        self._removals = 0
+        # Reclaimees on rows with victims of which the shortfall depends.
+        self._various: dict[int, list[Accounts]] = {}
+        for row, victims in self._victims.items():
+            if shortfalls is not None and len({shortfalls.key_of([victim]) for victim, _ in victims}) > 1:
+                self._various[row] = list(dict.fromkeys(victim.reclaimed_accounts for victim, _ in victims))
         rows = sorted(self._victims)
         idle = session.state.nodes.idle[columns][:, rows].T.tolist()
         self._room: dict[int, Amounts] = {row: tuple(room) for row, room in zip(rows, idle, strict=True)}
@@ -117,38 +126,31 @@ class PerNodeChoice:
         placer = self._session.placer
         mask = placer.open_rows(pod_class) if count == 1 else placer.class_view(pod_class).static
         alone = self._session.placer.exclusive(pod_class)
-        ways: list[tuple[EvictionCost, int, int]] = []
-        turns: dict[int, int] = {}
-        best: dict[int, list[VictimCandidate]] = {}
+        ways = CheapestWays(self._shortfalls)
+        weighed: dict[int, int] = {}
 
         def weigh(row: int) -> None:
-            turns[row] = turns.get(row, 0) + 1
-            way = self._cheapest_victims(row, amounts)
-            if way is not None:
-                best[row] = way
-                heapq.heappush(ways, (self._cost(way), row, turns[row]))
+            weighed[row] = self._removals
+            ways.weigh(row, self._cheapest_victims(row, amounts))
 
         for row in self._room:
             if mask[row]:
                 weigh(row)
-        while count and ways:
-            cost, row, turn = heapq.heappop(ways)
-            if turn != turns[row]:
-                continue
-            if self._reclaimed is not None and self._cost(best[row]) != cost:
+        while count and (cheapest := ways.pop()) is not None:
+            row, victims = cheapest
+            if weighed[row] != self._removals and self._shortfall(victims) and row in self._various:
                 # Victims on other nodes have increased the shortfall of a reclaimee.
                 weigh(row)
                 continue
-            touched = self._remove(best[row])
+            touched = self._remove(victims)
             self._room[row] = _minus(self._room[row], amounts)
             count -= 1
+            touched.add(row)
             if alone:
-                turns[row] += 1
                 touched.discard(row)
-            else:
-                touched.add(row)
+                del weighed[row]
             for neighbour in sorted(touched):
-                if mask[neighbour] and neighbour in turns:
+                if neighbour in weighed:
                     weigh(neighbour)
         return not count
 
@@ -156,13 +158,14 @@ class PerNodeChoice:
         """Return the candidates with the chosen victims first."""
         return [*self._chosen, *(victim for victim in candidates if victim not in self._chosen)]
 
-    def _remove(self, way: Iterable[VictimCandidate]) -> set[int]:
+    def _remove(self, way: Way) -> set[int]:
         """Remove the victims and return the rows that have more room now."""
         touched: set[int] = set()
+        self._removals += 1
         for victim in way:
             self._chosen[victim] = None
-            if self._reclaimed is not None:
-                self._reclaimed.add(victim)
+            if self._shortfalls is not None:
+                self._shortfalls.add(victim)
             if victim.dispensable is not None:
                 self._spent[victim.dispensable] = self._spent.get(victim.dispensable, 0) + len(victim.records)
             absorbed = (
@@ -180,45 +183,50 @@ class PerNodeChoice:
                 self._singles.setdefault(gang, []).append(victim)
         return touched
 
-    def _cheapest_victims(self, row: int, amounts: Amounts) -> list[VictimCandidate] | None:
-        """Return the victims for one more copy on a row, in the given order or the largest first, without needless
-        ones; None if no victims suffice."""
+    def _cheapest_victims(self, row: int, amounts: Amounts) -> list[Way]:
+        """Return choices of victims for one more copy on a row, without needless victims; [] if none suffice.
+
+        The first choices are in the given order and the largest first. Of several reclaimees each can come first:
+        later victims on other nodes decide which of them is spared.
+        """
         room = self._room[row]
         if _covers(room, amounts):
-            return []
+            return [[]]
         remaining = [(victim, freed) for victim, freed in self._victims[row] if self._is_available(victim)]
         way = self._sufficient(remaining, room, amounts)
         if way is None:
-            return None
+            return []
+        ways = [way]
         # Try the fewest victims that are of no higher rank than needed.
         most = max((victim.preempted, victim.distance, victim.priority) for victim in way)
         same_rank = [each for each in remaining if (each[0].preempted, each[0].distance, each[0].priority) <= most]
         same_rank.sort(key=lambda each: (each[0].broken_quorums, -_freed_part(each[1], room, amounts)))
         larger_first = self._sufficient(same_rank, room, amounts)
-        if larger_first is not None and self._cost(larger_first) < self._cost(way):
-            way = larger_first
-        if self._reclaimed is None or not self._cost(way).shortfall:
-            return way
-        # The order is stable: within one reclaimee lower priorities stay first.
-        remaining.sort(key=lambda each: (each[0].preempted, self._shortfall([each[0]])))
-        least_shortfall = self._sufficient(remaining, room, amounts)
-        if least_shortfall is not None and self._cost(least_shortfall) < self._cost(way):
-            return least_shortfall
-        return way
+        if larger_first is not None and larger_first != way:
+            ways.append(larger_first)
+        if self._shortfalls is None:
+            return [min(ways, key=own_cost)]
+        reclaimees = self._various.get(row)
+        if reclaimees is not None:
+            # The order is stable: within one reclaimee lower priorities stay first.
+            remaining.sort(key=lambda each: (each[0].preempted, self._shortfall([each[0]])))
+            orders = [remaining]
+            if len(reclaimees) > 1:
+                orders += [_reclaimee_first(remaining, reclaimee) for reclaimee in reclaimees]
+            for order in orders:
+                reclaimed = self._sufficient(order, room, amounts)
+                if reclaimed is not None and reclaimed not in ways:
+                    ways.append(reclaimed)
+        return ways
 
-    def _cost(self, way: Sequence[VictimCandidate]) -> EvictionCost:
-        """Return the cost of the victims. Only budgets that allow no disruption now count as violated."""
-        cost = cost_of(way, sum(victim.exhausted_budgets for victim in way))
-        return cost if self._reclaimed is None else cost._replace(shortfall=self._shortfall(way))
-
-    def _shortfall(self, way: Sequence[VictimCandidate]) -> Fraction:
+    def _shortfall(self, way: Way) -> Fraction:
         """Return the shortfall of reclaimees without the victims and those chosen before."""
-        return shortfall_of(way, self._reclaimed.holdings_of) if self._reclaimed is not None else NO_SHORTFALL
+        return (
+            self._shortfalls.of(way, self._shortfalls.key_of(way)) if self._shortfalls is not None else NO_SHORTFALL
+        )
 
-    def _sufficient(
-        self, waiting: Sequence[tuple[VictimCandidate, Amounts]], room: Amounts, amounts: Amounts
-    ) -> list[VictimCandidate] | None:
-        chosen: list[tuple[VictimCandidate, Amounts]] = []
+    def _sufficient(self, waiting: Sequence[_Freed], room: Amounts, amounts: Amounts) -> Way | None:
+        chosen: list[_Freed] = []
         singles: dict[DispensableMembers, int] = {}
         for victim, freed in waiting:
             if _covers(room, amounts):
@@ -249,6 +257,11 @@ class PerNodeChoice:
 
     def _is_available(self, victim: VictimCandidate) -> bool:
         return victim not in self._chosen and self._whole_gangs.isdisjoint(victim.gangs)
+
+
+def _reclaimee_first(victims: Iterable[_Freed], reclaimee: Accounts) -> list[_Freed]:
+    """Return the victims in their order, those of a reclaimee before those of others, preempted ones last."""
+    return sorted(victims, key=lambda each: (each[0].preempted, each[0].reclaimed_accounts != reclaimee))
 
 
 def _freed_part(freed: Amounts, room: Amounts, amounts: Amounts) -> float:

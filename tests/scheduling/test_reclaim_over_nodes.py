@@ -1,0 +1,34 @@
+"""Reclaim over many nodes: each choice of victims counts for the next one, on whatever nodes it was made."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY
+
+from .scenario import Scenario
+
+CAPACITY = DEFAULT_POLICY.replace("proportion", "capacity")
+
+# Queues of the two pods on each node: mixed on all, or apart on half of them.
+MIXED = [("b", "c")] * 120
+APART = [("b", "b")] * 30 + [("b", "c")] * 60 + [("c", "c")] * 30
+
+
+@pytest.mark.parametrize("nodes", [MIXED, APART], ids=["mixed", "apart"])
+def test_queues_on_many_nodes_lose_no_more_than_they_have_borrowed(nodes: list[tuple[str, str]]) -> None:
+    """Queue b has borrowed 30 CPUs and c 50, but no memory; a takes back its 80 CPUs."""
+    world = Scenario(CAPACITY)
+    for queue, cpus in (("a", 80), ("b", 90), ("c", 70)):
+        world.account(AccountKey(Tree.QUEUE, queue), deserved={"cpu": cpus, "memory": f"{8 * cpus}Gi"})
+    for number, queues in enumerate(nodes):
+        world.node(f"n{number:03}", cpu=2, memory="16Gi")
+        for place, queue in enumerate(queues):
+            world.pod(f"{queue}-{number:03}-{place}", node=f"n{number:03}", queue=queue, cpu=1, memory="1Gi")
+    world.settle()
+    world.job("mine", 80, queue="a", cpu=1, memory="1Gi").work()
+    assert Counter(name[0] for name in world.evicted) == {"b": 30, "c": 50}
+    assert len(world.held()) == 80
