@@ -76,6 +76,47 @@ def lent(size: int, minimum: int, count: int = NODES) -> ClusterState:
     return state
 
 
+def lent_in_gangs(count: int = NODES) -> ClusterState:
+    """Nodes full of gangs of four of the queues b to f, of pods with 1, 2, 4 and 8 GPUs.
+
+    These queues and a deserve a sixth each.
+    """
+    state, draw, number = ClusterState(), random.Random(12), 0
+    for name in "abcdef":
+        part = ((GPU, 8 * count // 6), ("cpu", 16_000 * count), ("memory", 128 * count * GIB))
+        state.apply(AccountUpdated(Account(AccountKey(Tree.QUEUE, name), deserved=part)))
+    for node in nodes(count):
+        state.apply(NodeUpdated(node))
+        room = 8
+        while room:
+            gpus = draw.choice([size for size in (1, 1, 2, 4, 8) if size <= room])
+            gang, room = f"lent-{number // 4:05}", room - gpus
+            queue = "bcdef"[number // 4 % 5]
+            if number % 4 == 0:
+                state.apply(GangUpdated(Gang(GangKey(queue, gang), min_member=4, queue=queue, created=number)))
+            pod = gpu_pod(queue, f"lent-{number:05}", gpus, gang, NOW - draw.randrange(86_400))
+            state.apply(PodUpdated(at(pod, node.name)))
+            number += 1
+    return state
+
+
+def reclaim_by_unlike_pods() -> list[Row]:
+    """A gang of 64 pods of four sizes, as parameter servers and workers are, takes back what its queue deserves."""
+    state = lent_in_gangs()
+    scheduler = quiet(state, QUEUES)
+    ask_by_unlike_pods(state)
+    row, plan = timed("a gang of 64 pods of 4 sizes takes back: cold", scheduler, RECLAIM_PROMISE)
+    row.note += f", {len(plan.evictions)} pods go"
+    assert len(plan.nominations) == 64
+    return [row]
+
+
+def ask_by_unlike_pods(state: ClusterState, members: int = 64) -> None:
+    state.apply(GangUpdated(Gang(GangKey("a", "mine"), min_member=members, queue="a", created=NOW)))
+    for number in range(members):
+        state.apply(PodUpdated(gpu_pod("a", f"mine-{number:03}", (1, 2, 4, 8)[number % 4], "mine", NOW)))
+
+
 def gpu_pod(queue: str, name: str, gpus: int, gang: str, created: int) -> Pod:
     requests = requests_of({"cpu": 4_000 * gpus, "memory": 32 * gpus * GIB, GPU: gpus})
     kind = PodClass(requests=requests, scored_cpu=4_000 * gpus, scored_memory=32 * gpus * GIB)
@@ -226,6 +267,7 @@ CASES: dict[str, tuple[Callable[..., list[Row]], tuple[object, ...]]] = {
     "gangs-nodes": (reclaim, (8, 8, 31, 8)),
     "surplus": (reclaim, (6, 4, 250, 1)),
     "surplus-nodes": (reclaim, (6, 4, 31, 8)),
+    "unlike": (reclaim_by_unlike_pods, ()),
     "preempt": (preempt, ("one pod needs room among 150,000", 8000, _HIGH, PREEMPT_PROMISE, True, (True, False))),
     "no-lower": (preempt, ("no: nobody is less important", 8000, 0, REFUSE_PROMISE, False, (True, False))),
     "too-big": (preempt, ("no: no node is that large", 150_000, _HIGH, REFUSE_PROMISE, False, (True, False))),

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from benchmarks.bench_eviction import NOW, QUEUES, ask_by_unlike_pods, lent_in_gangs, quiet
 
 from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.placement.exact_search import LIMIT, ExactSearch
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY
+from phalanx.scheduling.preemption.solver import SEARCH_WORK
 
 from .scenario import Scenario
 
@@ -32,3 +35,24 @@ def test_queues_on_many_nodes_lose_no_more_than_they_have_borrowed(nodes: list[t
     world.job("mine", 80, queue="a", cpu=1, memory="1Gi").work()
     assert Counter(name[0] for name in world.evicted) == {"b": 30, "c": 50}
     assert len(world.held()) == 80
+
+
+def test_placements_of_unlike_pods_among_victims_share_one_limit_of_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each victim that is put back would otherwise cost a search of its own: seconds for a gang of 64 pods."""
+    looks, run = 0, ExactSearch.run
+
+    def counted(search: ExactSearch) -> list[tuple[int, int]] | None:
+        nonlocal looks
+        solution = run(search)
+        looks += search.looks
+        return solution
+
+    monkeypatch.setattr(ExactSearch, "run", counted)
+    state = lent_in_gangs(200)
+    scheduler = quiet(state, QUEUES)
+    ask_by_unlike_pods(state)
+    plan = scheduler.cycle(NOW)
+    assert len(plan.nominations) == 64
+    assert LIMIT < looks < SEARCH_WORK + 3 * LIMIT

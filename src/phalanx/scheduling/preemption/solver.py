@@ -35,6 +35,8 @@ from phalanx.scheduling.session.session import Session
 _OVERDUE = 60
 # A preemptor does not wait for a pod that terminates later than this (seconds).
 SOON = 300
+# Work of the searches for placements among victims, in checked nodes: afterwards the usual order alone decides.
+SEARCH_WORK = 300_000
 # A nomination that was transferred this many times is not displaced again.
 _MOST_TRANSFERS = 3
 
@@ -136,9 +138,11 @@ class Solver:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._preemptor.nominated)
         self._nominated_others = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
+        self._session.search_limit = self._session.search_work + SEARCH_WORK
         try:
             return self._search()
         finally:
+            self._session.search_limit = None
             transaction.rollback()
 
     def _search(self) -> Eviction | NoSolution:
@@ -321,7 +325,11 @@ class Solver:
         return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), bindings_help)
 
     def _solution(self, taken: RemovedVictims, chosen: Sequence[VictimCandidate]) -> Eviction | None:
-        if self._preemptor.place(self._session, self._transaction) is not None:
+        # These victims suffice, perhaps by a search: it is repeated whatever it has cost.
+        limit, self._session.search_limit = self._session.search_limit, None
+        facts = self._preemptor.place(self._session, self._transaction)
+        self._session.search_limit = limit
+        if facts is not None:
             return None
         eviction = Eviction(
             tuple(chosen),

@@ -132,6 +132,8 @@ class Session:
         self.preempted = False
         # Work of this cycle's searches for placements, in checked nodes, and the part of it for repair moves.
         self.search_work = self.repair_work = 0
+        # `search_work` at which placements are no longer searched beyond the usual order; None for no limit.
+        self.search_limit: int | None = None
         self.disruptions: dict[UnitKey, object] = {}
         # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
