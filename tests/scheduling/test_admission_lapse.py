@@ -74,6 +74,16 @@ class TestUnplacedGang:
         world.restart().run()
         assert inqueue_cpu(world) == 9000  # of gang next
 
+    @pytest.mark.feature("admission-lapse")
+    def test_restart_does_not_end_the_wait_of_a_gang_whose_pods_are_older_than_its_admission(self) -> None:
+        world = volcano(self.world().pod("busy", cpu=8, node="n1", scheduler="another"), "old", 8)
+        world.pod("old-0", gang="old", cpu=8, gated=True).run()
+        world.now += 1000
+        volcano(world.gone("busy").run(), "next", 8).run()
+        world.restart()
+        assert later(world, 290).admissions == ["old"]
+        assert later(world, 10).admissions == ["old", "next"]
+
     @pytest.mark.feature("start-reservations")
     def test_gang_with_a_reserved_start_keeps_its_amounts(self) -> None:
         world = Scenario(policy()).node("n1", cpu=8)

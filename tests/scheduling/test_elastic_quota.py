@@ -134,6 +134,13 @@ def test_raised_or_deleted_quota_wakes_waiting_pods() -> None:
     assert len(cluster.placed()) == 3
 
 
+def test_raised_quota_wakes_waiting_pods_after_an_unplaceable_pod_of_another_queue_is_gone() -> None:
+    cluster = Scenario().node("n1", cpu=8).elastic_quota("a", {"cpu": 2}, {"cpu": 8}).queue("other").within("a")
+    cluster.pod("large", cpu=3, queue="other").run().pod("waiting", cpu=4).run()
+    assert cluster.gone("large").run().placed() == []
+    assert cluster.elastic_quota("a", {"cpu": 6}, {"cpu": 8}).run().placed() == ["waiting"]
+
+
 def test_lowered_max_evicts_no_pod_and_blocks_the_next() -> None:
     cluster = story({"a": (4, 4)})
     cluster.within("a").pods("p", 3, gpu=1).run()

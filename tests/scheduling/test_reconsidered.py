@@ -105,3 +105,22 @@ def test_unit_without_victims_does_not_block_the_units_behind_it() -> None:
     scenario.pod("meek", cpu=1, priority=20, more={"preempts": False}).pod("high", cpu=1, priority=10).run()
     scenario.becomes("low", preemptable=True).run()
     assert scenario.evicted == ["low"]
+
+
+def test_pod_without_a_node_that_leaves_its_quota_outdates_the_verdicts_of_the_quota() -> None:
+    scenario = Scenario().elastic_quota(NAMESPACE, {"cpu": 2}, {"cpu": 2}).node("n1", cpu=1).node("n2", cpu=2)
+    scenario.pod("unconfirmed", cpu=2).work()
+    scenario.no_node("n2").pod("waiting", cpu=2).work()
+    assert scenario.why_pod("waiting").code == "QuotaExceeded"
+    scenario.gone("unconfirmed").work()
+    assert scenario.why_pod("waiting").code == "NotEnoughResources"
+
+
+def test_pod_without_a_node_that_leaves_its_quota_lets_waiting_pods_preempt() -> None:
+    scenario = Scenario(STRICT).elastic_quota(NAMESPACE, {"cpu": 2}, {"cpu": 2}).node("n1", cpu=2).node("n2", cpu=1)
+    scenario.pod("low", node="n1", cpu=1).run()
+    scenario.no_node("n1").pod("unconfirmed", cpu=1).work()
+    scenario.node("n1", cpu=2).no_node("n2").pod("high", cpu=2, priority=10).work()
+    assert scenario.evicted == []
+    scenario.gone("unconfirmed").work()
+    assert scenario.evicted == ["low"]

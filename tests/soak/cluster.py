@@ -14,7 +14,14 @@ from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.account import Limits, ResourceQuota
 from phalanx.model.decisions import EvictionReason, Plan
-from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated, PodRejected, ResourceQuotaUpdated
+from phalanx.model.events import (
+    ClusterEvent,
+    CompositeUpdated,
+    GangUpdated,
+    PodRejected,
+    PodUpdated,
+    ResourceQuotaUpdated,
+)
 from phalanx.model.gang import GangKey, MatchPolicy, Problem
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.model.promise_records import SlipCause
@@ -300,12 +307,22 @@ class SoakCluster(Scenario):
             if self.last_event("hard quota") != (event := ResourceQuotaUpdated(quota)):
                 self.observe("hard quota", event)
 
+    def forget_expired(self) -> None:
+        """Remove the placeholders that the scheduler has ended for good: their leader announces them only once."""
+        pods, placeholders = self.state.pods, self.state.pods.placeholders
+        for about, event in list(self._observed.items()):
+            if isinstance(event, PodUpdated) and event.pod.placeholder:
+                uid = event.pod.uid
+                if uid not in pods and uid not in placeholders.claimed:
+                    del self._observed[about]
+
     def restart(self) -> SoakCluster:
         """Bindings that were sent and not seen yet have arrived, or have not: the new process cannot know."""
         for uid in [uid for uid, record in self.state.pods.items() if record.state is MemberState.ASSUMED]:
             self._sent.pop(uid, None)
         self.changed = True
         records = StoredRecords.of(self.scheduler, self.state)
+        self.forget_expired()
         super().restart()
         self.scheduler._refresh_verdicts = self._rechecks
         self.state.pods.load_nominations()

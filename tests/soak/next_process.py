@@ -11,6 +11,7 @@ from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
 from phalanx.cluster.pods.nominations import PATIENCE
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import Plan
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.pod import MemberState, Pod
 from phalanx.model.text.yaml_text import decode_yaml
@@ -44,7 +45,7 @@ def differences(cluster: SoakCluster) -> str:
         if scheduler.idle:
             break
         plan = scheduler.cycle(cluster.clock)
-        if any(bind.gang in cluster.lost_marks for bind in plan.binds):
+        if _completes_a_lost_plan(cluster, plan):
             return ""
         if plan.binds and _moves_promises(cluster):
             return ""
@@ -58,6 +59,13 @@ def differences(cluster: SoakCluster) -> str:
     if arriving or _evictions_arrive(cluster):
         return _lost_nomination(cluster, state)
     return _lost_nomination(cluster, state) or _lost_promise(cluster, scheduler)
+
+
+def _completes_a_lost_plan(cluster: SoakCluster, plan: Plan) -> bool:
+    """Return whether a plan binds or evicts for a gang whose former plan can seem incomplete to its process."""
+    pods = [*(bind.uid for bind in plan.binds), *(nominate.uid for nominate in plan.nominations)]
+    gangs = [gang for uid in pods if (gang := cluster.state.pods[uid].gang) is not None]
+    return any(gang.key in cluster.lost_marks for gang in gangs)
 
 
 def _differs_by_time(cluster: SoakCluster) -> bool:
@@ -93,6 +101,7 @@ def _awaits_a_retry(cluster: SoakCluster) -> bool:
 
 def next_process(cluster: SoakCluster) -> tuple[ClusterState, Scheduler]:
     """Return a process that has observed the API objects and has loaded the stored promises."""
+    cluster.forget_expired()
     state = ClusterState()
     # Plugins belong to one scheduler.
     policy, _ = draft_policy(_policy_document(cluster.policy_text))
@@ -119,7 +128,7 @@ def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
         elif isinstance(event, GangUpdated) and about.startswith("gang "):
             gang = cluster.state.gangs.get(event.gang.key)
             if gang is not None and gang.admitted:
-                event = GangUpdated(msgspec.structs.replace(event.gang, admitted=True))
+                event = GangUpdated(cluster.admission_shown(gang, event.gang))
         events.append(event)
     return events
 

@@ -53,6 +53,7 @@ class InqueueResources:
         # Gangs that have changed themselves or in their members.
         self.stale: set[GangKey] = set()
         # When this process has admitted groups: their wait begins then, and not with the creation of earlier pods.
+        # Recorded until their objects show it, or a member has a node.
         self.admitted_at: dict[GangKey, float] = {}
         # Idle groups, with the time since when, once it is recorded; and those whose amounts have lapsed.
         self._idle: dict[GangKey, tuple[_Idle, float | None]] = {}
@@ -176,7 +177,9 @@ class InqueueResources:
             return float(min(now, max(member.pod.created for member in members))) or now
         if idle is _Idle.UNPLACED:
             created = min(member.pod.created for member in members if not _has_ended(member.state))
-            return float(min(now, max(created, self.admitted_at.get(key, 0)))) or now
+            spec = self._gangs[key].spec
+            shown = spec.admitted_at if spec is not None else 0
+            return float(min(now, max(created, shown, self.admitted_at.get(key, 0)))) or now
         return now
 
     # sums
@@ -220,6 +223,8 @@ class InqueueResources:
         """Return whether the outstanding amounts of a gang count; record since when it is idle."""
         if self.lapsed.get(key) is not idle:
             self.lapsed.pop(key, None)
+        if record.active:
+            self.admitted_at.pop(key, None)
         finished = idle is not None and _is_finished(record, idle)
         if idle is None or finished or key in self.lapsed:
             self._idle.pop(key, None)

@@ -211,6 +211,12 @@ class Ledger:
             self._dirty[key] = path
         return path
 
+    def present_path(self, charge_path: ChargePath) -> ChargePath:
+        """Return the present charge path with the same key: the ledger removes paths with their last pods, and the
+        accounts of removed ones have former declarations."""
+        known = self._charge_paths.get(charge_path.key)
+        return charge_path if known is charge_path else self.charge_path(charge_path.key)
+
     def charge_path_of_group(self, namespace: str, queue: str) -> ChargePath:
         """Return the charge path of a gang that has no pods yet."""
         return self.charge_path(ChargeKey(namespace, queue))

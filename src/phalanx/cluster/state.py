@@ -134,8 +134,9 @@ class ClusterState:
 
     @property
     def version(self) -> int:
-        """Incremented with every change that can outdate a verdict."""
-        return self._changes.version
+        """Incremented with every change that can outdate a verdict: of nodes and their pods, and of accounts from
+        which a pod is removed, even one without a node."""
+        return self._changes.version + self.ledger.relief
 
     @property
     def capacity_version(self) -> int:

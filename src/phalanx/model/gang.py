@@ -201,6 +201,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     once_satisfied: bool = False
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it creates pods
     admitted: bool = True  # can be allocated (False while the phase of such a group is Pending)
+    admitted_at: int = 0  # time of an admission after which no member had a node, in seconds; 0 if it is unknown
     completed: bool = False  # its phase says that no further member is to come
     suspended: bool = False  # its owner is suspended: it creates no members until it is resumed
     owned: bool = False  # another object owns the group and can create further members

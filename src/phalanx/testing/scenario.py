@@ -7,9 +7,11 @@ from typing import Self
 
 import msgspec
 
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Failure, Plan
 from phalanx.model.events import GangUpdated, PodUpdated
+from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
@@ -65,9 +67,15 @@ class ClusterScenario(DeclaredCluster):
                 self.becomes(uid, phase=PodPhase.RUNNING)
         for gang in list(self.state.gangs.values()) if not names else ():
             if (gang.admitted or gang.withdrawn) and gang.spec is not None:
-                told = msgspec.structs.replace(gang.spec, admitted=gang.admitted)
-                self.observe(f"gang {gang.key.name}", GangUpdated(told))
+                self.observe(f"gang {gang.key.name}", GangUpdated(self.admission_shown(gang, gang.spec)))
         return self
+
+    def admission_shown(self, record: GangRecord, spec: Gang) -> Gang:
+        """Return the declaration of a gang as its object shows it once its admission is written."""
+        admitted_at = spec.admitted_at if spec.admitted and record.admitted else 0
+        if record.admitted and not spec.admitted and not record.active:
+            admitted_at = int(self.state.gangs.inqueue.admitted_at.get(record.key, 0))
+        return msgspec.structs.replace(spec, admitted=record.admitted, admitted_at=admitted_at)
 
     def depart(self, *names: str) -> Self:
         """Delete evicted pods (the named ones, or all)."""

@@ -10,6 +10,7 @@ from phalanx.dialects.api_groups import KUBE_BATCH_GROUPS, VOLCANO
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
 from phalanx.dialects.enricher import PodEnricher
+from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpec
@@ -17,6 +18,7 @@ from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey
 from phalanx.dialects.gangs.status_input import (
     Conditions,
     GroupStatusInput,
+    conditions_in,
     current_conditions,
     find_condition,
     last_verdict,
@@ -34,6 +36,7 @@ from phalanx.dialects.pods.revocable import MAX_UNAVAILABLE, MIN_AVAILABLE, port
 from phalanx.dialects.quotas.queues import read_queue
 from phalanx.dialects.quotas.usage_status import volcano_queue_status
 from phalanx.dialects.reader import Document, describe, is_whole
+from phalanx.dialects.times import parse_time
 from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import GangRules, MatchPolicy, Problem
@@ -102,6 +105,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         run_time=reader.run_time,
         admission=True,
         admitted=reader.status.get("phase") not in (None, "", "Pending"),
+        admitted_at=_admitted_at(reader),
         completed=reader.status.get("phase") == "Completed",
         owned=reader.owned,
         preemptable=reader.preemptable,
@@ -118,6 +122,15 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         warnings=tuple(reader.warnings),
     )
     return (spec,)
+
+
+def _admitted_at(reader: GroupReader) -> int:
+    """Return the time of the last recorded admission; 0 if there is none."""
+    admission = find_condition(conditions_in(reader.status), ADMITTED)
+    if admission is None or admission.get("status") != "True":
+        return 0
+    when = admission.get("lastTransitionTime")
+    return parse_time(when) if isinstance(when, str) else 0
 
 
 def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
@@ -180,15 +193,27 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
-        "conditions": _with_withdrawal(group, _with_surplus(group, gang_conditions(group, patient=True))),
+        "conditions": _with_admission(group, _with_surplus(group, gang_conditions(group, patient=True))),
     }
 
 
-def _with_withdrawal(group: GroupStatusInput, conditions: Conditions) -> Conditions:
-    """Set the condition of a withdrawn admission; it is False from the next admission on."""
+def _with_admission(group: GroupStatusInput, conditions: Conditions) -> Conditions:
+    """Set the conditions of an admission and of its withdrawal.
+
+    The time of an admission is recorded if existing members still wait: they do not show since when they could run.
+    """
+    counts = group.counts
     if group.withdrawn:
+        if find_condition(conditions, ADMITTED) is not None:
+            conditions = set_condition(conditions, group.now, ADMITTED, "False", "NoNodes", "no node came for it")
         return set_condition(conditions, group.now, ADMISSION_WITHDRAWN, "True", "NoNodes", "no node came for it")
-    if find_condition(conditions, ADMISSION_WITHDRAWN) is not None and group.admitted:
+    if not group.admitted:
+        return conditions
+    if group.phase in ("", "Pending") and (counts.pending or counts.gated) and not counts.active:
+        # The time of a former admission ends with it.
+        conditions = [entry for entry in conditions if entry["type"] != ADMITTED]
+        conditions = set_condition(conditions, group.now, ADMITTED, "True", "Admitted", "")
+    if find_condition(conditions, ADMISSION_WITHDRAWN) is not None:
         return set_condition(conditions, group.now, ADMISSION_WITHDRAWN, "False", "Admitted", "")
     return conditions
 

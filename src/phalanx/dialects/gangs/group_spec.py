@@ -54,6 +54,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     once_satisfied: bool = False
     admission: bool = False
     admitted: bool = True
+    admitted_at: int = 0
     completed: bool = False
     owned: bool = False
     unit: bool = False

@@ -136,6 +136,7 @@ class _Resolution:
             once_satisfied=spec.once_satisfied,
             admission=spec.admission,
             admitted=spec.admitted,
+            admitted_at=spec.admitted_at,
             completed=spec.completed,
             suspended=self._owner_suspends(spec),
             owned=spec.owned,

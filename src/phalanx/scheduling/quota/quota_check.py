@@ -59,7 +59,9 @@ class QuotaCheck:
         account_limits = self._account_limits.get(charge_path)
         if account_limits is None:
             self._ledger.refresh_sums()
-            account_limits = self._account_limits[charge_path] = list(self._find(charge_path))
+            account_limits = self._account_limits[charge_path] = list(
+                self._find(self._ledger.present_path(charge_path))
+            )
             for account_limit in account_limits:
                 if account_limit.limit.lends:
                     self._limits_of_borrowers[charge_path] = [
