@@ -189,9 +189,7 @@ class ReservationPlan(RepairedPlan):
             self._open(released)
         for key in [key for key in self._reservations if not waits(key)]:
             self._drop(self._reservations[key])
-        for reservation in list(self._reservations.values()):
-            if why := obstacle(reservation.key):
-                self._end_promise(reservation, SlipCause.CANNOT_START, why)
+        self.end_obstructed(obstacle)
         again = rested + self._outdated_hopeless(waits)
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
@@ -214,6 +212,12 @@ class ReservationPlan(RepairedPlan):
             for reservation in self.all()
         ]
         return lost + again + [key for key, due, changed in turns if due or changed]
+
+    def end_obstructed(self, obstacle: Callable[[UnitKey], str]) -> None:
+        """End the promises of units with an obstacle other than room: `obstacle` names it, "" for none."""
+        for reservation in list(self._reservations.values()):
+            if why := obstacle(reservation.key):
+                self._end_promise(reservation, SlipCause.CANNOT_START, why)
 
     def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
         """Return units for which a start is searched again, because the end of a pod or a node has changed.
