@@ -269,3 +269,29 @@ def test_unit_behind_the_head_of_another_fifo_queue_keeps_its_promise() -> None:
     waiting(world, "young", 50, queue="q", cpu=4).settle()
     waiting(world, "old", 50, queue="other", cpu=4, created=900).settle()
     assert (start_of(world, "young"), start_of(world, "old")) == (100, 150)
+
+
+def test_start_behind_an_evicted_pod_that_the_api_still_shows_waits_for_it_by_name() -> None:
+    """The expected end of the pod does not move on with every second."""
+    policy = POLICY.replace("reserve, backfill", "reserve, preempt, backfill").replace(
+        "forecast", "depth: 0, forecast"
+    )
+    world = Scenario(policy).node("n1", cpu=4)
+    world.pod("victim", node="n1", cpu=4, more={"grace": 30}).settle()
+    world.pod("high", cpu=1, priority=10).work()
+    assert world.state.pods["victim"].evicting
+    world.now += 10
+    waiting(world, "later", 0, cpu=3).work()
+    assert start_of(world, "later") == 30
+    world.now = 1029
+    world.node("n1", cpu=4, labels={"changed": "yes"}).work()
+    assert start_of(world, "later") == 30
+    world.now = 1030
+    world.scheduler.activate_due(world.now)
+    world.work()
+    assert start_of(world, "later") == 90
+    slip = plan_of(world).all()[0].slips[-1]
+    assert (slip.cause, slip.by) == (SlipCause.OVERRUN, "pod ns/victim")
+    world.now += 5
+    world.gone("victim").work()
+    assert node_of(world, "later") == "n1"
