@@ -291,15 +291,16 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
     """Reserve a start for an unschedulable unit, if it is eligible and a start exists."""
     demand, fit_error = session.unschedulable[unit.key]
+    priority = min(session.turn_priority(member) for member in unit.members)
     if plan.get(unit.key) is not None:
+        plan.follow(unit.key, queue_of(session, unit), priority)
         parts = requested_parts(session, plan, unit) if demand.for_room else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
         return
-    if not demand.for_room or plan.hopeless(unit.key) or not entitled(session, plan, unit):
+    if not demand.for_room or plan.hopeless(unit.key, demand, priority) or not entitled(session, plan, unit):
         return
-    queue, priority = queue_of(session, unit), min(session.turn_priority(member) for member in unit.members)
-    depth = plan.settings.depth
+    queue, depth = queue_of(session, unit), plan.settings.depth
     if len(plan) >= MOST_RESERVATIONS or (depth and plan.count(queue, priority) >= depth):
         return
     wait = _created(unit) + plan.settings.min_age - session.now
@@ -309,7 +310,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     parts = requested_parts(session, plan, unit)
     if parts:
         unit.reserved = (
-            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
+            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check, demand)
             is not None
         )
 
