@@ -14,7 +14,14 @@ from phalanx.cluster.devices.shared import SHARED_DEVICES, Given
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.account import Limits, ResourceQuota
 from phalanx.model.decisions import EvictionReason, Plan
-from phalanx.model.events import ClusterEvent, CompositeUpdated, GangUpdated, PodRejected, ResourceQuotaUpdated
+from phalanx.model.events import (
+    ClusterEvent,
+    CompositeUpdated,
+    GangUpdated,
+    PodRejected,
+    PodUpdated,
+    ResourceQuotaUpdated,
+)
 from phalanx.model.gang import GangKey, MatchPolicy, Problem
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.model.promise_records import SlipCause
@@ -336,6 +343,7 @@ class SoakCluster(Scenario):
                 for number, placeholder in enumerate(placeholders):
                     node = nominate.held[number] if number < len(nominate.held) else ""
                     self.becomes(placeholder.pod.uid, nominated_node=node)
+        self._forget_ended_placeholders()
         self.cycles += 1
         self.binds += len(plan.binds)
         self.evictions += len(plan.evictions)
@@ -348,6 +356,15 @@ class SoakCluster(Scenario):
         self._announced_pods_are_real()
         self.audit_changes()
         return plan
+
+    def _forget_ended_placeholders(self) -> None:
+        """Remove expected members that the scheduler expects no more: the API has the end of their time."""
+        pods = self.state.pods
+        for about, event in list(self._observed.items()):
+            if isinstance(event, PodUpdated) and event.pod.placeholder:
+                uid = event.pod.uid
+                if uid not in pods and uid not in pods.placeholders.claimed:
+                    del self._observed[about]
 
     def rest(self) -> None:
         """Schedule until idle: then no message changes, and every waiting unit has a reason.
