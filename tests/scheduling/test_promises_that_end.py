@@ -230,3 +230,68 @@ def test_promise_does_not_move_while_the_api_has_not_confirmed_a_binding_before_
     world.node("n1", cpu=4, labels={"changed": "yes"}).work()
     assert start_of(world, "later") == 300
     assert not plan_of(world).all()[0].slips
+
+
+HEADS: dict[str, Callable[[Scenario], object]] = {
+    "an older pod": lambda world: waiting(world, "head", 50, queue="q", cpu=4, created=900),
+    "a pod of higher priority": lambda world: waiting(world, "head", 50, queue="q", cpu=4, priority=10),
+    "an older gang that awaits admission": lambda world: world.gang(
+        "head", 1, created=900, queue="q", admission=True, min_resources=amounts(cpu=9)
+    ).pod("head", gang="head", queue="q", cpu=4),
+}
+
+
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+@pytest.mark.parametrize("head", HEADS)
+def test_promise_of_a_unit_behind_a_new_head_of_its_fifo_queue_ends(head: str, refreshes: bool) -> None:
+    """Its window would close the room that the head needs first."""
+    world = Scenario(POLICY).queue("q", fifo=True, capability={"cpu": 8}).node("n1", cpu=4)
+    world.scheduler._refresh_verdicts = refreshes
+    busy(world, "r1", "n1", 100, cpu=4)
+    world.pod("young", queue="q", cpu=4).settle()
+    assert start_of(world, "young") == 100
+    HEADS[head](world)
+    world.settle()
+    assert start_of(world, "young") is None
+    assert world.why_pod("young").code == "BehindInQueue"
+    assert "was lost at 1970-01-01T00:16:40Z: CannotStart (BehindInQueue)" in world.why_pod("young").message
+    again = restarted(world, encode(*starts(world.scheduler).promised()[1:]), POLICY)
+    assert (start_of(again, "head"), start_of(again, "young")) == (start_of(world, "head"), None)
+    world.now = 1100
+    world.gone("r1").settle()
+    assert node_of(world, "head") == "n1"
+    assert not node_of(world, "young")
+
+
+def test_unit_behind_the_head_of_another_fifo_queue_keeps_its_promise() -> None:
+    world = Scenario(POLICY).queue("q", fifo=True).queue("other", fifo=True).node("n1", cpu=4)
+    busy(world, "r1", "n1", 100, cpu=4)
+    waiting(world, "young", 50, queue="q", cpu=4).settle()
+    waiting(world, "old", 50, queue="other", cpu=4, created=900).settle()
+    assert (start_of(world, "young"), start_of(world, "old")) == (100, 150)
+
+
+def test_start_behind_an_evicted_pod_that_the_api_still_shows_waits_for_it_by_name() -> None:
+    """The expected end of the pod does not move on with every second."""
+    policy = POLICY.replace("reserve, backfill", "reserve, preempt, backfill").replace(
+        "forecast", "depth: 0, forecast"
+    )
+    world = Scenario(policy).node("n1", cpu=4)
+    world.pod("victim", node="n1", cpu=4, more={"grace": 30}).settle()
+    world.pod("high", cpu=1, priority=10).work()
+    assert world.state.pods["victim"].evicting
+    world.now += 10
+    waiting(world, "later", 0, cpu=3).work()
+    assert start_of(world, "later") == 30
+    world.now = 1029
+    world.node("n1", cpu=4, labels={"changed": "yes"}).work()
+    assert start_of(world, "later") == 30
+    world.now = 1030
+    world.scheduler.activate_due(world.now)
+    world.work()
+    assert start_of(world, "later") == 90
+    slip = plan_of(world).all()[0].slips[-1]
+    assert (slip.cause, slip.by) == (SlipCause.OVERRUN, "pod ns/victim")
+    world.now += 5
+    world.gone("victim").work()
+    assert node_of(world, "later") == "n1"

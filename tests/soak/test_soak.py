@@ -64,3 +64,20 @@ def test_exception_is_a_fault() -> None:
     cluster = SoakCluster("usual")
     assert fault_of(cluster, Step("minimum", "none", {"minimum": 1}), 0) == ""
     assert fault_of(cluster, Step("odd"), 1) == "KeyError: 'odd'"
+
+
+def test_next_process_does_not_expect_members_whose_time_is_over() -> None:
+    cluster = SoakCluster("usual")
+    job = {"members": 1, "minimum": 1, "queue": "a", "priority": 0, "limit": 0, "cpu": 1}
+    expects = {"count": 2, "queue": "a", "priority": 0, "limit": 0, "cpu": 1}
+    steps = [
+        Step("job", "g", job | {"queue": "none"}),
+        Step("expects", "g", expects),
+        Step("queue", "none", {"weight": 1, "reclaimable": True}),
+        Step("confirm"),
+        Step("wait", how={"seconds": 400}),
+    ]
+    faults = [fault_of(cluster, step, number) for number, step in enumerate(steps)]
+    assert not any(faults)
+    assert "pod g-0" in cluster.known
+    assert not any("expected" in about for about in cluster.known)

@@ -35,10 +35,10 @@ class PodRecord(msgspec.Struct, eq=False):
     ledger sets `charge_path` (the charged accounts), `charged_footprint` and `charge_state`.
 
     A pending pod can have a `nomination`: room on `nominated_node` is reserved for it. An evicted pod is
-    `evicting`: it counts as terminating before the API shows it. `no_eviction_until` (seconds since the epoch) is
-    the time until which it is no victim, after a refused eviction. `unplaceable` is set while a pending pod is
-    proved to fit on no node even if all nodes were empty. `allocated` are its allocations by node allocator,
-    while it occupies a node.
+    `evicting`: it counts as terminating before the API shows it, since `evicted_at` (seconds since the epoch, 0 if
+    unknown). `no_eviction_until` is the time until which it is no victim, after a refused eviction. `unplaceable`
+    is set while a pending pod is proved to fit on no node even if all nodes were empty. `allocated` are its
+    allocations by node allocator, while it occupies a node.
     """
 
     pod: Pod
@@ -56,6 +56,7 @@ class PodRecord(msgspec.Struct, eq=False):
     nomination: Nomination | None = None
     nominated_node: str = ""
     evicting: bool = False
+    evicted_at: int = 0
     unplaceable: bool = False
     no_eviction_until: float = 0.0
     allocated: Mapping[str, object] = NOTHING_ALLOCATED

@@ -193,12 +193,12 @@ class PodTable(dict[str, PodRecord]):
         if record is not None:
             self._transition(record, PodEvent.BINDING_FAILED)
 
-    def mark_evicting(self, record: PodRecord, cause: str = "") -> None:
-        """Count an evicted pod as terminating from now on. `cause` names the decision, if it is not the cycle."""
+    def mark_evicting(self, record: PodRecord, cause: str = "", now: int = 0) -> None:
+        """Count a pod evicted at `now` as terminating. `cause` names the decision, if it is not the cycle."""
         stories = self.stories
         cycle, stories.cycle = stories.cycle, cause or stories.cycle
         try:
-            self._transition(record, PodEvent.EVICT)
+            self._transition(record, PodEvent.EVICT, now)
         finally:
             stories.cycle = cycle
         self.retimed.note(record.row)
@@ -339,7 +339,7 @@ class PodTable(dict[str, PodRecord]):
         elif nomination is not None:
             self._reserve_room(record, nomination, nominated_node)
         elif old.evicting and record.state in CAN_LEAVE:
-            self._evict(record)
+            self._evict(record, old.evicted_at)
         if record.gang is not None and last is not None and record.gang.key == last.key:
             record.gang.resume(peak)
 
@@ -428,8 +428,8 @@ class PodTable(dict[str, PodRecord]):
             record.gang.failures += 1
             record.gang.cached = None
 
-    def _evict(self, record: PodRecord) -> None:
-        record.evicting = True
+    def _evict(self, record: PodRecord, now: int) -> None:
+        record.evicting, record.evicted_at = True, now
         self._changes.version += 1
         self._by_node.start_terminating(record, 1)
         self.terminating[record.pod.uid] = record
@@ -445,7 +445,7 @@ class PodTable(dict[str, PodRecord]):
     def _note_refusal(self, record: PodRecord, until: float) -> None:
         """Record a refused eviction of a pod that terminates anyway, or has finished."""
         if record.evicting:
-            record.evicting, record.no_eviction_until = False, until
+            record.evicting, record.evicted_at, record.no_eviction_until = False, 0, until
 
     def _set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         if record.gang is not None:

@@ -16,11 +16,12 @@ def evict_members(
     reason: EvictionReason,
     message: str,
     cause: str,
+    now: float,
     preemptor: str = "",
 ) -> list[Evict]:
-    """Mark the members of a gang as evicting; return the evictions for the executor."""
+    """Mark the members of a gang as evicted at `now`; return the evictions for the executor."""
     evictions = []
     for member in members:
-        state.pods.mark_evicting(member, cause)
+        state.pods.mark_evicting(member, cause, int(now))
         evictions.append(Evict.of(member.pod, reason, message, cause=cause, gang=gang.key, preemptor=preemptor))
     return evictions

@@ -92,7 +92,10 @@ class LeftoverEvictions:
                 eviction = next(filter(None, known), _UNKNOWN)
                 message = f"{eviction.why}; {_INTERRUPTED}" if eviction.why else _INTERRUPTED
                 cause, preemptor = f"remnant {key}", eviction.preemptor
-                self._evict(evict_members(self._state, gang, members, eviction.reason, message, cause, preemptor))
+                evictions = evict_members(
+                    self._state, gang, members, eviction.reason, message, cause, now, preemptor
+                )
+                self._evict(evictions)
 
     def _withdraw_stale(self, now: float) -> None:
         for uid, since in self._marked.items():

@@ -56,7 +56,8 @@ class PartialGangs:
             self._event_publisher.plan_timed_out(record, mark, len(bound_members), released=policy == "release")
             if policy == "release":
                 reason, cause = EvictionReason.RESCHEDULED, f"{mark.plan} {key}"
-                self._evict(evict_members(self._state, record, bound_members, reason, _CUT_OFF, cause))
+                evictions = evict_members(self._state, record, bound_members, reason, _CUT_OFF, cause, self._now())
+                self._evict(evictions)
 
     def _overdue(self, record: GangRecord) -> PlanMark | None:
         spec = record.spec

@@ -82,12 +82,13 @@ def _start_within(session: Session, unit: QueuedUnit, demand: WaitReason, latest
     plan = plan_of(session)
     assert plan is not None
     reservation = plan.get(unit.key)
-    if reservation is None and demand.for_room and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+    priority = min(session.turn_priority(member) for member in unit.members)
+    hopeless = reservation is not None or plan.hopeless(unit.key, demand, priority)
+    if not hopeless and demand.for_room and entitled(session, plan, unit):
         parts, limit = requested_parts(session, plan, unit), run_limit(unit)
         window = plan.question(parts, limit) if parts else None
         if window is not None and window.start <= latest:
-            priority = min(session.turn_priority(member) for member in unit.members)
             reservation = plan.reserve(
-                unit.key, unit.name, queue_of(session, unit), priority, parts, limit, session.quota_check
+                unit.key, unit.name, queue_of(session, unit), priority, parts, limit, session.quota_check, demand
             )
     return reservation if reservation is not None and reservation.start <= latest else None

@@ -30,23 +30,24 @@ class FifoQueues:
     def blocked(self, unit: QueuedUnit) -> bool:
         """Return whether the unit must wait for one before it; set its verdict if so."""
         queue = self._queue(unit)
-        if queue is None or nominated_members(unit):
-            return False
-        head = self._session.queue.fifo_head(queue.key, self._session.unschedulable, unit.key)
-        if head is None or unit.rank < head[0]:
+        head = self._head_before(queue, unit)
+        if queue is None or head is None:
             return False
         demand = FifoBlocked(queue.key)
-        self._session.refuse(unit, demand, self._session.fit_errors.record(demand, head[1]))
+        self._session.refuse(unit, demand, self._session.fit_errors.record(demand, head))
         self._session.mark_attempted(unit)
         return True
 
     def is_behind(self, unit: QueuedUnit) -> bool:
         """Return whether another unit of the queue blocks the unit; its verdict is unchanged."""
-        queue = self._queue(unit)
-        if queue is None:
-            return False
+        return self._head_before(self._queue(unit), unit) is not None
+
+    def _head_before(self, queue: AccountRecord | None, unit: QueuedUnit) -> BlockedByFifo | None:
+        """Return the head that holds up the unit in its queue; None if there is none."""
+        if queue is None or nominated_members(unit):
+            return None
         head = self._session.queue.fifo_head(queue.key, self._session.unschedulable, unit.key)
-        return head is not None and head[0] < unit.rank
+        return None if head is None or unit.rank < head[0] else head[1]
 
     def postpones_admission(self, unit: QueuedUnit) -> bool:
         """Return whether a unit before this one has its turn later in this cycle: it may hold up the queue then."""

@@ -11,11 +11,12 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.promise_records import SlipCause, StoredLoss, StoredReservation, ToldStart
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
+from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
-from phalanx.scheduling.reservations.impossible import Never, why_never
-from phalanx.scheduling.reservations.repaired_plan import LostWindow, Moment, RepairedPlan
+from phalanx.scheduling.reservations.impossible import FailedSearch, why_never
+from phalanx.scheduling.reservations.repaired_plan import LostWindow, RepairedPlan
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
@@ -29,7 +30,7 @@ _RETRY = 30
 
 
 #: Maximum number of repeated searches for units without a possible start in one cycle.
-_MOST_SEARCHES = 8
+MOST_SEARCHES = 8
 
 
 class ReservationPlan(RepairedPlan):
@@ -51,9 +52,8 @@ class ReservationPlan(RepairedPlan):
         # Time of the last cycle with an earlier time.
         self._previous = 0
         self._advance_version = 0
-        # Units without a possible start: the moment of the search, and the reason why they can never start (None: a
-        # blocking pod has no known end). The next cycle searches again for units with an older moment.
-        self._hopeless: dict[UnitKey, tuple[Moment, Never | None]] = {}
+        # Units without a possible start. The next cycle searches again for units with an older moment.
+        self._hopeless: dict[UnitKey, FailedSearch] = {}
         self._outdated_searches = False
         self._searched_at: tuple[int, ...] = ()
         # Unit of each gang that has requested a start.
@@ -189,9 +189,7 @@ class ReservationPlan(RepairedPlan):
             self._open(released)
         for key in [key for key in self._reservations if not waits(key)]:
             self._drop(self._reservations[key])
-        for reservation in list(self._reservations.values()):
-            if why := obstacle(reservation.key):
-                self._end_promise(reservation, SlipCause.CANNOT_START, why)
+        self.end_obstructed(obstacle)
         again = rested + self._outdated_hopeless(waits)
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
@@ -215,6 +213,12 @@ class ReservationPlan(RepairedPlan):
         ]
         return lost + again + [key for key, due, changed in turns if due or changed]
 
+    def end_obstructed(self, obstacle: Callable[[UnitKey], str]) -> None:
+        """End the promises of units with an obstacle other than room: `obstacle` names it, "" for none."""
+        for reservation in list(self._reservations.values()):
+            if why := obstacle(reservation.key):
+                self._end_promise(reservation, SlipCause.CANNOT_START, why)
+
     def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
         """Return units for which a start is searched again, because the end of a pod or a node has changed.
 
@@ -223,13 +227,11 @@ class ReservationPlan(RepairedPlan):
         moment = self._searched_at = self._search_moment()
         for key in [key for key in self._hopeless if not waits(key)]:
             del self._hopeless[key]
-        outdated = [
-            key for key, (searched_at, _) in self._hopeless.items() if searched_at[-len(moment) :] != moment
-        ]
-        self._outdated_searches = len(outdated) > _MOST_SEARCHES
-        for key in outdated[:_MOST_SEARCHES]:
+        outdated = [key for key, failed in self._hopeless.items() if failed.moment[-len(moment) :] != moment]
+        self._outdated_searches = len(outdated) > MOST_SEARCHES
+        for key in outdated[:MOST_SEARCHES]:
             del self._hopeless[key]
-        return outdated[:_MOST_SEARCHES]
+        return outdated[:MOST_SEARCHES]
 
     def _search_moment(self) -> tuple[int, ...]:
         """Return the part of the moment with which starts are searched again for all units without a start."""
@@ -350,8 +352,9 @@ class ReservationPlan(RepairedPlan):
         parts: tuple[Part, ...],
         duration: int,
         quotas: QuotaCheck,
+        demand: WaitReason,
     ) -> Reservation | None:
-        """Reserve the earliest common window for the parts; None if there is none within the horizon.
+        """Reserve the earliest common window for the parts of a demand; None if there is none within the horizon.
 
         Windows of lower priority are no obstacle: they move behind it.
         """
@@ -362,7 +365,8 @@ class ReservationPlan(RepairedPlan):
             self._unit_of.update(dict.fromkeys(key, key))
         window = self._search_by_rank(parts, duration, priority, name)
         if window is None:
-            self._hopeless[key] = self._moment(), why_never(self._state, quotas, parts)
+            request, never = (demand, priority), why_never(self._state, quotas, parts)
+            self._hopeless[key] = FailedSearch(self._moment(), request, never)
             return None
         self._hopeless.pop(key, None)
         reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
@@ -371,6 +375,14 @@ class ReservationPlan(RepairedPlan):
         self.version += 1
         self._look_again([window])
         return reservation
+
+    def follow(self, key: UnitKey, queue: str, priority: int) -> None:
+        """Give a reservation the present queue and priority of its unit: its rank does not depend on the past."""
+        reservation = self._reservations[key]
+        if (reservation.queue, reservation.priority) != (queue, priority):
+            reservation.queue, reservation.priority = queue, priority
+            self._compressed_at = (-1, -1, -1, -1)
+            self.version += 1
 
     def revise(self, key: UnitKey, parts: tuple[Part, ...], duration: int, quotas: QuotaCheck) -> bool:
         """Replace the window if the unit's request has changed; return whether it has."""
@@ -387,15 +399,20 @@ class ReservationPlan(RepairedPlan):
         self._open([former])
         return True
 
-    def hopeless(self, key: UnitKey) -> bool:
-        """Return whether no start was found for the unit, and nothing has changed since; or it rests."""
+    def hopeless(self, key: UnitKey, demand: WaitReason | None = None, priority: int = 0) -> bool:
+        """Return whether no start was found for the unit, and nothing has changed since; or it rests.
+
+        Without a `demand` the unit has not changed since its last turn.
+        """
         if self.starts.rest_of(key) > self._now:
             return True
-        entry = self._hopeless.get(key)
-        if entry is not None and entry[0] != self._moment():
-            del self._hopeless[key]
+        failed = self._hopeless.get(key)
+        if failed is None:
             return False
-        return entry is not None
+        if failed.moment == self._moment() and (demand is None or failed.request == (demand, priority)):
+            return True
+        del self._hopeless[key]
+        return False
 
     def question(self, parts: tuple[Part, ...], duration: int) -> Window | None:
         """Return the window in which the parts could start beside all reservations; reserve nothing."""

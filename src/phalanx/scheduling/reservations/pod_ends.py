@@ -24,11 +24,12 @@ def latest_end(record: PodRecord, now: int, start_delay: int = 0, assumed: int =
     """Return the latest end of a pod in seconds since the epoch; FOREVER if unknown. An overdue pod ends soon.
 
     `start_delay` is the time from a pod's binding to its start, when its clock begins. `assumed` is the time of the
-    binding while the API has not confirmed it (0: now): its expected end does not move on with every second.
+    binding while the API has not confirmed it (0: now): its expected end does not move on with every second, nor
+    does that of an evicted pod whose termination the API does not show.
     """
     pod = record.pod
     if record.state is MemberState.TERMINATING or record.evicting:
-        end = pod.leaves or now + pod.grace
+        end = pod.leaves or (record.evicted_at or now) + pod.grace
     elif record.state in (MemberState.PENDING, MemberState.OTHER_SCHEDULER):
         # A nominated pod occupies room from an unknown time on.
         return FOREVER
@@ -46,7 +47,7 @@ def overrun(record: PodRecord, now: int) -> int:
     """Return the seconds since the pod should have ended; -1 if its end has not come, or is unknown."""
     pod = record.pod
     if record.state is MemberState.TERMINATING:
-        end = pod.leaves or None
+        end = pod.leaves or (record.evicted_at + pod.grace if record.evicted_at else None)
     else:
         end = pod.run_time.latest_end(pod.started, pod.grace) if pod.started else None
     return now - end if end is not None and end <= now else -1

@@ -8,7 +8,7 @@ from phalanx.model.promise_records import ObservedStart, Slip, SlipCause
 from phalanx.model.promise_texts import postponement
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import StartCalibration
-from phalanx.scheduling.reservations.impossible import Never
+from phalanx.scheduling.reservations.impossible import FailedSearch
 from phalanx.scheduling.reservations.outcomes import PromiseOutcomes
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts
@@ -109,15 +109,13 @@ class PromisedStarts:
         expected = self.expected(reservation, now)[0]
         return not expected or expected >= now + worth
 
-    def without_promise(self, key: UnitKey, hopeless: tuple[tuple[int, ...], Never | None] | None) -> str:
-        """Return the text about the start of a unit without a promise, "" for none.
-
-        `hopeless` is the moment at which no start was found, and the reason why there can never be one.
-        """
+    def without_promise(self, key: UnitKey, failed: FailedSearch | None) -> str:
+        """Return the text about the start of a unit without a promise, "" for none. `failed` is a search for its
+        start that found none."""
         sentences = [postponement(self._lost[key][-1])] if key in self._lost else []
         expected, until = self.forecasts.told(key)
-        if hopeless is not None:
-            never = hopeless[1]
+        if failed is not None:
+            never = failed.never
             if never is None:
                 sentences.append("no start is known: a pod in its way has no known end")
             else:

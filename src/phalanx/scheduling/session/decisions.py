@@ -244,7 +244,7 @@ class Decisions:
         pod, gang = record.pod, record.gang
         self.steps += 1
         self._log.evicted(record, self._now)
-        self._state.pods.mark_evicting(record, cause)
+        self._state.pods.mark_evicting(record, cause, int(self._now))
         key = gang.key if gang is not None else None
         self.plan.evictions.append(
             Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)

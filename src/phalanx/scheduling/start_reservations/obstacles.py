@@ -6,8 +6,11 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.diagnosis.verdicts import UNREADABLE, members_missing, unreadable_members
+from phalanx.scheduling.ordering.fifo import FifoQueues
+from phalanx.scheduling.ordering.ranks import try_to_rank
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
-from phalanx.scheduling.refusals.refusal import WAITING_FOR_GANG_GROUP
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.refusals.refusal import BEHIND_IN_QUEUE, WAITING_FOR_GANG_GROUP
 from phalanx.scheduling.session.session import Session
 
 AWAITS_ADMISSION = "AwaitingAdmission"
@@ -16,14 +19,27 @@ AWAITS_ADMISSION = "AwaitingAdmission"
 def start_obstacle(session: Session, unit: QueuedUnit) -> str:
     """Return the reason why the unit could not start even with free room: a code, or a sentence; "" for none.
 
-    A start is reserved only while there is none. Room, quotas within their limits, and the turn of the unit are no
-    obstacles: the window of the reservation covers them.
+    A start is reserved only while there is none. Room and quotas within their limits are no obstacles: the window
+    of the reservation covers them. `queue_obstacle` covers the order of queues.
     """
     if unit.pod is not None:
         return _obstacle_of_pod(session, unit.pod)
     if unit.oversized_group or unit.missing:
         return WAITING_FOR_GANG_GROUP
     return next((reason for gang in unit.required if (reason := _obstacle_of_gang(session, gang))), "")
+
+
+def queue_obstacle(session: Session, queues: FifoQueues, key: UnitKey) -> str:
+    """Return the code of the reason if a unit waits behind the head of a queue that keeps its order; "" if not.
+
+    The head is known after its turn. Windows do not cover the wait: the head can lack the room that is reserved for
+    the unit behind it.
+    """
+    unit = session.queue.unit(key)
+    if unit is None or not queues.keeps_order(unit):
+        return ""
+    try_to_rank(session, unit)
+    return BEHIND_IN_QUEUE if queues.is_behind(unit) else ""
 
 
 def _obstacle_of_pod(session: Session, record: PodRecord) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.promise_records import StoredGrant, StoredLoss, StoredReservation, StoredStarts
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
+from phalanx.scheduling.ordering.fifo import FifoQueues, any_queue_keeps_order
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -19,6 +21,7 @@ from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.ended_reservations import evict_users_of_ended
 from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
+from phalanx.scheduling.start_reservations.obstacles import queue_obstacle
 from phalanx.scheduling.start_reservations.rehearsed_note import rehearsed_note
 from phalanx.scheduling.start_reservations.turns import (
     BesideThePlan,
@@ -60,6 +63,9 @@ class StartReservations(CyclePlugin):
         self._again = False
         self._rejected: dict[UnitKey, None] = {}
         self._rehearses = False
+        # Units that get a start next in the present cycle, and whether the last cycle has found none for some.
+        self._searched: list[UnitKey] = []
+        self._in_vain = False
         #: Time of the last publication of promised starts in seconds since the epoch; 0 before the first.
         self.published_at = 0.0
 
@@ -119,7 +125,9 @@ class StartReservations(CyclePlugin):
         return (*due, *rejected) if rejected else due
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
-        return next_in_line(session, self.plan) if self.plan is not None else ()
+        if self.plan is not None:
+            self._searched = next_in_line(session, self.plan, self._in_vain)
+        return self._searched
 
     def begin(self, session: Session) -> None:
         if self.plan is not None:
@@ -158,7 +166,7 @@ class StartReservations(CyclePlugin):
             self._retry_at = None
 
     def revise(self, session: Session) -> None:
-        """Sample forecasts.
+        """End the promises of units that are behind a head of a fifo queue now; sample forecasts.
 
         Request another cycle if reservations have changed: other units can start now, or get another start.
         """
@@ -169,11 +177,16 @@ class StartReservations(CyclePlugin):
         due = bool(interval) and session.plan.complete and session.now >= self._forecast_at
         plan_of_cycle = session.plan
         changed = bool(plan_of_cycle.binds or plan_of_cycle.nominations or plan_of_cycle.evictions)
+        if len(plan) and any_queue_keeps_order(session):
+            plan.end_obstructed(partial(queue_obstacle, session, FifoQueues(session)))
+        self._in_vain = any(map(plan.hopeless, self._searched))
         try:
             if sample_forecasts(session, plan, due):
                 self._forecast_at = session.now + interval
         finally:
             self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
+            # The units behind those without a possible start have not been examined yet.
+            self._again |= self._in_vain
 
     def note(self, of: GangKey | str) -> str:
         if self.plan is None:

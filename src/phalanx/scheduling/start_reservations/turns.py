@@ -24,7 +24,7 @@ from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
-from phalanx.scheduling.reservations.plan import ReservationPlan, request_of
+from phalanx.scheduling.reservations.plan import MOST_SEARCHES, ReservationPlan, request_of
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
 from phalanx.scheduling.reservations.window import Part, Window
@@ -270,20 +270,22 @@ def _restored_reservation(
     return reservation
 
 
-def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
+def next_in_line(session: Session, plan: ReservationPlan, in_vain: bool) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
-    No unit behind them can have a turn before them.
+    No unit behind them can have a turn before them. If the last search was `in_vain` for some of them, more units
+    are examined at once: those behind units without a possible start.
     """
     depth = plan.settings.depth
     if not depth:
         return []
+    most = max(depth, MOST_SEARCHES) if in_vain else depth
     heads: dict[str, list[QueuedUnit]] = {}
     for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key):
             chosen = heads.setdefault(queue_of(session, unit), [])
             # Only as many units as get a reservation are examined.
-            if len(chosen) < depth and entitled(session, plan, unit):
+            if len(chosen) < most and entitled(session, plan, unit):
                 chosen.append(unit)
     return [unit.key for units in heads.values() for unit in units]
 
@@ -291,15 +293,16 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
     """Reserve a start for an unschedulable unit, if it is eligible and a start exists."""
     demand, fit_error = session.unschedulable[unit.key]
+    priority = min(session.turn_priority(member) for member in unit.members)
     if plan.get(unit.key) is not None:
+        plan.follow(unit.key, queue_of(session, unit), priority)
         parts = requested_parts(session, plan, unit) if demand.for_room else ()
         if not parts or not plan.revise(unit.key, parts, run_limit(unit), session.quota_check):
             plan.failed(unit.key, type(fit_error.facts).__name__)
         return
-    if not demand.for_room or plan.hopeless(unit.key) or not entitled(session, plan, unit):
+    if not demand.for_room or plan.hopeless(unit.key, demand, priority) or not entitled(session, plan, unit):
         return
-    queue, priority = queue_of(session, unit), min(session.turn_priority(member) for member in unit.members)
-    depth = plan.settings.depth
+    queue, depth = queue_of(session, unit), plan.settings.depth
     if len(plan) >= MOST_RESERVATIONS or (depth and plan.count(queue, priority) >= depth):
         return
     wait = _created(unit) + plan.settings.min_age - session.now
@@ -309,7 +312,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     parts = requested_parts(session, plan, unit)
     if parts:
         unit.reserved = (
-            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check)
+            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check, demand)
             is not None
         )
 
