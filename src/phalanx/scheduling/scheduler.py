@@ -174,6 +174,7 @@ class Scheduler:
 
     def _pop_units(self, session: Session) -> None:
         self.queue.activate(list(self.features.wake(session)))
+        self._session = session  # whose limits the plan of reservations reads until the next cycle
         if self.policy.eviction.active and not self._refresh_verdicts:
             search_again_in_freed_room(session)  # rechecks of verdicts find that otherwise
         session.units = self.queue.pop_active(partial(_bound, session), drifting_rank(session))
@@ -197,8 +198,8 @@ class Scheduler:
             self.cycle_history,
             self.features,
         )
-        session.walk = partial(walk, session)
-        session.reclaimable = ReclaimableEstimate(session).reclaimable_amounts
+        session.walk = walk
+        session.reclaimable = ReclaimableEstimate().reclaimable_amounts
         return session
 
     def waiting_units(self, session: Session) -> list[QueuedUnit]:

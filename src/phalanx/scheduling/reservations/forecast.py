@@ -91,7 +91,7 @@ class StartForecaster:
 
     def _look_at_accounts(self) -> AccountFuture:
         return AccountFuture(
-            self._state, self._future.line, self._quotas, self._windows, self._now, self._future.end_of
+            self._state, self._future.line, self._quotas, self._windows, self._now, self._future.pod_ends.end_of
         )
 
     def next(self, asked: ForecastQuestion) -> StartForecast:

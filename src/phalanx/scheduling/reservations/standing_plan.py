@@ -78,7 +78,7 @@ class StandingPlan:
 
     def _new_future(self) -> FutureMatrix:
         future = FutureMatrix(self._state, self.settings.start_delay)
-        future.leaves_by = self.advance.leaves_by
+        future.pod_ends.leaves_by = self.advance.leaves_by
         return future
 
     # -- room beside windows -------------------------------------------------------------------------------------
@@ -257,5 +257,5 @@ class StandingPlan:
             self._quotas,
             self._future.windows,
             self._now,
-            self._future.end_of,
+            self._future.pod_ends.end_of,
         )
