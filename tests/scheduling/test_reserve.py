@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
@@ -126,6 +127,36 @@ class TestReservedUnits:
                 waiting(world, f"w{number}", 50, cpu=4)
             world.settle()
             assert len(plan_of(world)) == kept
+
+    def test_unit_behind_the_reserved_ones_has_no_turn_at_the_arrival_of_another(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "first", 50, cpu=4).work()
+        waiting(world, "second", 60, cpu=4).work()
+        limits: list[int] = []
+        place = world.scheduler.placer.place
+
+        def noted(pod_class: ClassRecord, count: int) -> list[int]:
+            limits.append(pod_class.spec.run_limit)
+            return place(pod_class, count)
+
+        monkeypatch.setattr(world.scheduler.placer, "place", noted)
+        waiting(world, "third", 70, cpu=4).work()
+        assert limits == [70]
+
+    def test_next_unit_is_reserved_in_the_cycle_in_which_the_reserved_one_starts(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "first", 50, cpu=3).work()
+        world.now += 1
+        waiting(world, "second", 60, cpu=4).work()
+        world.now += 1
+        world.pod("third", cpu=1).work()
+        world.gone("runs").cycle()
+        assert (node_of(world, "first"), start_of(world, "second")) == ("a", 52)
+        assert world.waiting() == ["second", "third"]
 
     def test_units_that_do_not_fit_side_by_side_get_successive_starts(self) -> None:
         world = Scenario(policy(depth=0)).node("a", cpu=4)

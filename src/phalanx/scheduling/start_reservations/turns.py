@@ -84,7 +84,7 @@ def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: Queued
 
     Reserved quota applies: its turn after the evictions is under the same limits.
     """
-    priority = min(session.turn_priority(member) for member in unit.members)
+    priority = _priority(session, unit)
     keys = [each.key for each in plan.all() if each.key == unit.key or each.priority < priority]
     quota_check = session.quota_check
     former, quota_check.reserved_quota = (
@@ -111,7 +111,7 @@ class BesideThePlan(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         session, plan, unit = self._session, self._plan, self._unit
-        priority = min(map(session.turn_priority, unit.members))
+        priority = _priority(session, unit)
         self.opens = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
         session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
 
@@ -260,7 +260,7 @@ def _restored_reservation(
         return None
     shares = shares_of(promise, parts, session.state.nodes) or ()
     window = Window(promise.start, promise.end, shares, charges_of(parts))
-    priority = min(session.turn_priority(member) for member in unit.members)
+    priority = _priority(session, unit)
     queue = queue_of(session, unit)
     limit = run_limit(unit)
     duration = limit + plan.settings.start_delay if limit else 0
@@ -273,17 +273,24 @@ def _restored_reservation(
 def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
-    No unit behind them can have a turn before them.
+    No unit behind them can have a turn before them. Where a queue has its reservations, none is next, unless a unit
+    with a reservation has its turn in this cycle: once it starts, the next one must be reserved before others.
     """
     depth = plan.settings.depth
     if not depth:
         return []
+    in_turn = {queue_of(session, unit) for unit in session.units if plan.get(unit.key) is not None}
     heads: dict[str, list[QueuedUnit]] = {}
     for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key):
-            chosen = heads.setdefault(queue_of(session, unit), [])
+            queue = queue_of(session, unit)
+            chosen = heads.setdefault(queue, [])
             # Only as many units as get a reservation are examined.
-            if len(chosen) < depth and entitled(session, plan, unit):
+            if (
+                len(chosen) < depth
+                and (queue in in_turn or plan.count(queue, _priority(session, unit)) < depth)
+                and entitled(session, plan, unit)
+            ):
                 chosen.append(unit)
     return [unit.key for units in heads.values() for unit in units]
 
@@ -298,7 +305,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     if not demand.for_room or plan.hopeless(unit.key) or not entitled(session, plan, unit):
         return
-    queue, priority = queue_of(session, unit), min(session.turn_priority(member) for member in unit.members)
+    queue, priority = queue_of(session, unit), _priority(session, unit)
     depth = plan.settings.depth
     if len(plan) >= MOST_RESERVATIONS or (depth and plan.count(queue, priority) >= depth):
         return
@@ -333,7 +340,11 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
         return False
     if session.plugin_runtime.plugins("reserve_start") and (vote := start_vote(session, unit)) is not Vote.ABSTAIN:
         return vote is Vote.PERMIT
-    return min(session.turn_priority(member) for member in unit.members) >= plan.settings.min_priority
+    return _priority(session, unit) >= plan.settings.min_priority
+
+
+def _priority(session: Session, unit: QueuedUnit) -> int:
+    return min([session.turn_priority(member) for member in unit.members])
 
 
 def _permitted(session: Session, unit: QueuedUnit) -> bool:
