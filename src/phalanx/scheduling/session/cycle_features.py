@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.model.gang import GangKey
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=CyclePlugin)
 
-Guarded = Callable[["Session", str, Callable[[], object]], None]
-"""A function that calls another; on an exception it rolls back the decisions and reports the failure."""
+Guarded = Callable[["Session", str, Callable[["Session"], object]], None]
+"""Function that calls another with the session; on an exception it rolls back the decisions and reports it."""
 
 _EVENTS = ("deallocated", "ready", "allocated")
 
@@ -151,7 +150,7 @@ class CycleFeatures:
 
     def _call_guarded(self, point: str, session: Session, guarded: Guarded) -> None:
         for what, method in self._guarded[point]:
-            guarded(session, what, partial(method, session))
+            guarded(session, what, method)
 
     def note(self, of: GangKey | str) -> str:
         text = ""
