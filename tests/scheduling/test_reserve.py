@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -19,7 +20,9 @@ from phalanx.model.promise_records import SlipCause, decode, decode_losses, enco
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import HostPort
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.window import Window
 from phalanx.scheduling.scheduler import Scheduler
 from tests.scheduling.features import starts
 
@@ -145,6 +148,25 @@ class TestReservedUnits:
         monkeypatch.setattr(world.scheduler.placer, "place", noted)
         waiting(world, "third", 70, cpu=4).work()
         assert limits == [70]
+
+    def test_arrival_without_idle_room_recomputes_no_future(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = Scenario(policy(depth=1, forecastSeconds=0)).node("a", cpu=4).node("b", cpu=4)
+        busy(busy(world, "short", "a", 100, cpu=4), "long", "b", 200, cpu=4)
+        waiting(world, "first", 50, cpu=4).work()
+        times: list[int] = []
+        advance = FutureMatrix.advance
+
+        def noted(matrix: FutureMatrix, now: int, windows: Iterable[Window]) -> None:
+            times.append(now)
+            advance(matrix, now, windows)
+
+        monkeypatch.setattr(FutureMatrix, "advance", noted)
+        world.now += 10
+        waiting(world, "second", 60, cpu=4).work()
+        assert times == []
+        world.gone("long").work()
+        assert set(times) == {1010}
+        assert (node_of(world, "first"), world.waiting()) == ("b", ["second"])
 
     def test_next_unit_is_reserved_in_the_cycle_in_which_the_reserved_one_starts(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)

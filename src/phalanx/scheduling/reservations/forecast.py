@@ -74,8 +74,8 @@ class StartForecaster:
     """Conservative pass: each request gets the earliest window beside the earlier requests and the reserved
     `windows`.
 
-    It has a future of its own: neither the plan nor the cluster changes. With `basis`, forecasts include the run-time
-    limits that they rest on.
+    It has a future of its own: neither the plan nor the cluster changes. With `basis`, forecasts include the
+    run-time limits that they rest on.
     """
 
     def __init__(

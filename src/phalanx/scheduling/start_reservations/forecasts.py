@@ -53,8 +53,8 @@ def forecast_starts(
 ) -> Iterator[UnitStart]:
     """Yield the forecasts of ranked waiting units in queue order.
 
-    With `refused` all units have just had a turn, so no unit starts now. With `basis`, forecasts include the run-time
-    limits that they rest on. Units that are left when the time is up are NOT_PLANNED.
+    With `refused` all units have just had a turn, so no unit starts now. With `basis`, forecasts include the
+    run-time limits that they rest on. Units that are left when the time is up are NOT_PLANNED.
     """
     settings = plan.settings if plan is not None else ReservationSettings()
     reservations = plan.all() if plan is not None else []
