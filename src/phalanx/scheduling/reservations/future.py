@@ -70,7 +70,9 @@ class FutureMatrix:
         self._set_windows({id(window): window for window in windows})
         changed = self._changed_rows()
         # The expected end of an overdue pod moves on with the time.
-        late = {row for end, rows in self.pod_ends.moments.items() if end <= now for row in rows}
+        late: set[int] = set()
+        if min(self.pod_ends.moments, default=FOREVER) <= now:
+            late = {row for end, rows in self.pod_ends.moments.items() if end <= now for row in rows}
         self.pod_ends.read(None if changed is None else sorted({*changed, *late}), now)
         self._draw(changed, late)
 

@@ -113,10 +113,10 @@ class ReservationPlan(RepairedPlan):
 
     def count(self, queue: str, priority: int) -> int:
         """Return the number of reservations of a queue with at least this priority."""
-        return sum(
-            reservation.queue == queue and reservation.priority >= priority
-            for reservation in self._reservations.values()
-        )
+        count = 0
+        for reservation in self._reservations.values():
+            count += reservation.queue == queue and reservation.priority >= priority
+        return count
 
     @property
     def next_due(self) -> int | None:

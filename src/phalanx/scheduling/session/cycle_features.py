@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import call
 from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.model.gang import GangKey
@@ -40,6 +41,9 @@ class CycleFeatures:
             point: [(f"{feature.name} at {point}", getattr(feature, point)) for feature in self._at[point]]
             for point in ("lend", "evict_ended", "revise", "published")
         }
+        # These are called several times per event.
+        self._outdated = [feature.outdated for feature in self._at["outdated"]]
+        self._next_due = [feature.next_due for feature in self._at["next_due"]]
         self._events: CycleEvents | None = CycleEvents() if any(self._at[point] for point in _EVENTS) else None
 
     def get(self, kind: type[F]) -> F | None:
@@ -59,11 +63,11 @@ class CycleFeatures:
 
     @property
     def outdated(self) -> bool:
-        return any(feature.outdated() for feature in self._at["outdated"])
+        return any(map(call, self._outdated))
 
     @property
     def next_due(self) -> float | None:
-        times = [due for feature in self._at["next_due"] if (due := feature.next_due()) is not None]
+        times = [due for next_due in self._next_due if (due := next_due()) is not None]
         return min(times, default=None)
 
     def observe(self, now: int) -> None:

@@ -280,19 +280,19 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     if not depth:
         return []
     in_turn = {queue_of(session, unit) for unit in session.units if plan.get(unit.key) is not None}
-    heads: dict[str, list[QueuedUnit]] = {}
-    for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
+    candidates = [
+        (rank, unit, queue)
+        for rank, unit in session.queue.first_unschedulable(depth)
+        if (queue := queue_of(session, unit)) in in_turn or plan.count(queue, _priority(session, unit)) < depth
+    ]
+    heads: dict[str, list[UnitKey]] = {}
+    for _, unit, queue in sorted(candidates, key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key):
-            queue = queue_of(session, unit)
             chosen = heads.setdefault(queue, [])
             # Only as many units as get a reservation are examined.
-            if (
-                len(chosen) < depth
-                and (queue in in_turn or plan.count(queue, _priority(session, unit)) < depth)
-                and entitled(session, plan, unit)
-            ):
-                chosen.append(unit)
-    return [unit.key for units in heads.values() for unit in units]
+            if len(chosen) < depth and entitled(session, plan, unit):
+                chosen.append(unit.key)
+    return [key for keys in heads.values() for key in keys]
 
 
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
@@ -344,7 +344,9 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
 
 
 def _priority(session: Session, unit: QueuedUnit) -> int:
-    return min([session.turn_priority(member) for member in unit.members])
+    if unit.pod is not None:
+        return session.turn_priority(unit.pod)
+    return min([session.turn_priority(gang) for gang in unit.gangs])
 
 
 def _permitted(session: Session, unit: QueuedUnit) -> bool:
