@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
@@ -18,7 +20,9 @@ from phalanx.model.promise_records import SlipCause, decode, decode_losses, enco
 from phalanx.model.run_time import RunTime
 from phalanx.model.selectors import HostPort
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.window import Window
 from phalanx.scheduling.scheduler import Scheduler
 from tests.scheduling.features import starts
 
@@ -126,6 +130,55 @@ class TestReservedUnits:
                 waiting(world, f"w{number}", 50, cpu=4)
             world.settle()
             assert len(plan_of(world)) == kept
+
+    def test_unit_behind_the_reserved_ones_has_no_turn_at_the_arrival_of_another(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "first", 50, cpu=4).work()
+        waiting(world, "second", 60, cpu=4).work()
+        limits: list[int] = []
+        place = world.scheduler.placer.place
+
+        def noted(pod_class: ClassRecord, count: int) -> list[int]:
+            limits.append(pod_class.spec.run_limit)
+            return place(pod_class, count)
+
+        monkeypatch.setattr(world.scheduler.placer, "place", noted)
+        waiting(world, "third", 70, cpu=4).work()
+        assert limits == [70]
+
+    def test_arrival_without_idle_room_recomputes_no_future(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = Scenario(policy(depth=1, forecastSeconds=0)).node("a", cpu=4).node("b", cpu=4)
+        busy(busy(world, "short", "a", 100, cpu=4), "long", "b", 200, cpu=4)
+        waiting(world, "first", 50, cpu=4).work()
+        times: list[int] = []
+        advance = FutureMatrix.advance
+
+        def noted(matrix: FutureMatrix, now: int, windows: Iterable[Window]) -> None:
+            times.append(now)
+            advance(matrix, now, windows)
+
+        monkeypatch.setattr(FutureMatrix, "advance", noted)
+        world.now += 10
+        waiting(world, "second", 60, cpu=4).work()
+        assert times == []
+        world.gone("long").work()
+        assert set(times) == {1010}
+        assert (node_of(world, "first"), world.waiting()) == ("b", ["second"])
+
+    def test_next_unit_is_reserved_in_the_cycle_in_which_the_reserved_one_starts(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "first", 50, cpu=3).work()
+        world.now += 1
+        waiting(world, "second", 60, cpu=4).work()
+        world.now += 1
+        world.pod("third", cpu=1).work()
+        world.gone("runs").cycle()
+        assert (node_of(world, "first"), start_of(world, "second")) == ("a", 52)
+        assert world.waiting() == ["second", "third"]
 
     def test_units_that_do_not_fit_side_by_side_get_successive_starts(self) -> None:
         world = Scenario(policy(depth=0)).node("a", cpu=4)

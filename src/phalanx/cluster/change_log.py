@@ -16,19 +16,18 @@ class ChangeLog:
         # An array instead of a list: numpy reads it forty times as fast.
         self._rows = array("q")
         self._base = 0
-
-    @property
-    def end(self) -> int:
-        """Cursor of a reader that has seen all changes."""
-        return self._base + len(self._rows)
+        #: Cursor of a reader that has seen all changes.
+        self.end = 0
 
     def note(self, row: int) -> None:
         self._rows.append(row)
+        self.end += 1
         if len(self._rows) > 2 * _KEEP:
             self._forget()
 
     def note_all(self, rows: Iterable[int]) -> None:
         self._rows.extend(rows)
+        self.end = self._base + len(self._rows)
         if len(self._rows) > 2 * _KEEP:
             self._forget()
 

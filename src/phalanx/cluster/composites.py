@@ -72,6 +72,8 @@ class Composites:
     def moved(self, known: Container[GangKey]) -> list[GangKey]:
         """Return the gangs whose tree has had a changed CompositePodGroup since the last call, except the known
         gangs."""
+        if not self._touched:
+            return []
         touched, self._touched = self._touched, {}
         roots = {self.root_of(key): None for key in touched}
         return [gang.key for root in roots for gang in self.gangs(root) if gang.key not in known]

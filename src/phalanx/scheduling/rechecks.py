@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from phalanx.scheduling.actions.preempt import could_preempt
-from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
+from phalanx.scheduling.ordering.failures import ask_plugins, report_failure, silence_plugin
+from phalanx.scheduling.queue.demands import WaitReason
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.refusals import refusal_now
@@ -50,3 +54,16 @@ def recheck(session: Session) -> None:
             updated += 1
             if updated == _MOST_UPDATES or session.out_of_time():
                 return
+
+
+def room_bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
+    """Return an upper bound on the number of units with the demand of `unit` that could be placed now."""
+    try:
+        bound = demand.bound_for(session, unit)
+    except Exception:
+        bound = ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)
+    if bound:
+        return bound
+    # The unit's turn can open reserved room to it.
+    with session.features.recheck(session, unit) as turn:
+        return demand.bound_for(session, unit) if turn.may_open else bound

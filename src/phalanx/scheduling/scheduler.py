@@ -19,11 +19,10 @@ from phalanx.scheduling.ordering.share_changes import search_again_after_changes
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.policy.registry import builtin_actions, cycle_plugins
 from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
-from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds
 from phalanx.scheduling.quota.usage_history import UsageHistory
-from phalanx.scheduling.rechecks import recheck
+from phalanx.scheduling.rechecks import recheck, room_bound
 from phalanx.scheduling.refusals.refusal import pod_object
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
@@ -174,11 +173,12 @@ class Scheduler:
 
     def _pop_units(self, session: Session) -> None:
         self.queue.activate(list(self.features.wake(session)))
+        self._session = session  # whose limits the plan of reservations reads until the next cycle
         if self.policy.eviction.active and not self._refresh_verdicts:
             search_again_in_freed_room(session)  # rechecks of verdicts find that otherwise
-        session.units = self.queue.pop_active(partial(_bound, session), drifting_rank(session))
+        session.units = self.queue.pop_active(partial(room_bound, session), drifting_rank(session))
         self.queue.activate(list(self.features.wake_behind(session)))
-        session.units += self.queue.pop_active(partial(_bound, session))
+        session.units += self.queue.pop_active(partial(room_bound, session))
         self.features.begin(session)
         session.decisions.withdraw_nominations(self.queue.pop_orphaned_nominations())
 
@@ -197,8 +197,8 @@ class Scheduler:
             self.cycle_history,
             self.features,
         )
-        session.walk = partial(walk, session)
-        session.reclaimable = ReclaimableEstimate(session).reclaimable_amounts
+        session.walk = walk
+        session.reclaimable = ReclaimableEstimate().reclaimable_amounts
         return session
 
     def waiting_units(self, session: Session) -> list[QueuedUnit]:
@@ -288,12 +288,3 @@ class Scheduler:
         for gang in unit.gangs:
             verdict = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
             session.decisions.set_gang_verdict(gang, verdict)
-
-
-def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
-    bound = ask_plugins(session, f"room for {unit.name}", partial(demand.bound_for, session, unit), 1)
-    if bound:
-        return bound
-    # The unit's turn can open reserved room to it.
-    with session.features.recheck(session, unit) as turn:
-        return demand.bound_for(session, unit) if turn.may_open else bound

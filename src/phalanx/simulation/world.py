@@ -77,6 +77,8 @@ class World:
         self.held, self.wanted = self._usage.held, self._usage.wanted
         self.histories: list[JobHistory] = []
         self._fruitless = 0
+        # Whether the scheduler was idle at the end of the last moment.
+        self._settled = False
         self._adopted = 0
         self.cycles = self.binds = self.evictions = self.pod_events = 0
         self.waiting = 0  # jobs that have not started
@@ -143,6 +145,7 @@ class World:
 
     def run(self, until: int | None = None, enough: Callable[[], bool] = lambda: False) -> None:
         """Run until no event is left, or until `until` (seconds since the epoch), or until `enough()` is True."""
+        self._settled = False
         while (when := self._next_moment()) is not None and (until is None or when < until):
             self.now = when
             self._moment()
@@ -152,7 +155,7 @@ class World:
             self.now = max(self.now, until)
 
     def _next_moment(self) -> int | None:
-        if not self.scheduler.idle:
+        if not (self._settled or self.scheduler.idle):
             return self.now
         when, wake = self.queue.next_time, self.scheduler.next_recheck
         if wake is None or not (self.waiting or self.queue):
@@ -169,7 +172,8 @@ class World:
             effect()
         scheduler.activate_due(now)
         for _ in range(_MOST_CYCLES):
-            if scheduler.idle:
+            self._settled = scheduler.idle
+            if self._settled:
                 break
             plan = scheduler.cycle(now)
             self.promises.update(self._history_of)

@@ -85,18 +85,8 @@ class _Walk:
                 line.add_turn(turn)
         session = self._session
         if self._plan is None and not self._known_borrowing.active and not any_queue_keeps_order(session):
-            line.room = self._certain_room
+            line.room = partial(_certain_room, session)
         return self._handle_turn
-
-    def _certain_room(self, unit: QueuedUnit) -> int:
-        """Return the number of rows with certain room: no quota limits the pod, and each pod placed before it fills
-        one row at most.
-        """
-        session, record = self._session, unit.pod
-        assert record is not None
-        if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:
-            return 0
-        return session.placer.certain_rows(record.pod_class)
 
     def next_entries(self) -> list[Entry]:
         return self._known_borrowing.next_round() if self._known_borrowing is not None else []
@@ -192,6 +182,17 @@ class _Walk:
             if session.plan.complete:
                 self._lanes.passed(units[:count])
             units = units[count:]
+
+
+def _certain_room(session: Session, unit: QueuedUnit) -> int:
+    """Return the number of rows with certain room: no quota limits the pod, and each pod placed before it fills one
+    row at most.
+    """
+    record = unit.pod
+    assert record is not None
+    if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:
+        return 0
+    return session.placer.certain_rows(record.pod_class)
 
 
 def _has_room(session: Session, record: PodRecord) -> bool:

@@ -133,11 +133,11 @@ def ask_plugins(session: Session, what: str, question: Callable[[], T], default:
                 return default
 
 
-def guarded(session: Session, what: str, step: Callable[[], object]) -> None:
-    """Call `step`; if it raises, undo its decisions and report the failure."""
+def guarded(session: Session, what: str, step: Callable[[Session], object]) -> None:
+    """Call `step` with the session; if it raises, undo its decisions and report the failure."""
     marks = session.decisions.begin_turn()
     try:
-        step()
+        step(session)
     except Exception as error:
         session.decisions.undo_turn(marks)
         report_failure(session, what, error)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, count
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import ROOT_QUEUE
+from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
@@ -170,6 +172,7 @@ class QueueBranch:
 
 
 Place = Callable[[QueueBranch | TurnQueue], Rank]
+AccountPlace = Callable[[AccountRecord, QueueBranch | TurnQueue], Rank]
 Step = tuple[Hashable, Place]
 """One level of the path to a lane: the key of a sibling, and the function that computes its sort key.
 
@@ -273,34 +276,37 @@ class QueueOrder:
         steps: list[Step] = [(band[0], lambda _: (band[0],))]
         if self._queues and charge_path.queue is not None:
             lineage = [account for account in charge_path.queue.lineage() if account.key.name != ROOT_QUEUE]
-            steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
+            place = partial(_queue_place, self._session, self._queues)
+            steps += [_by_account(account, place) for account in reversed(lineage)]
         steps.append((("band", band, stage), lambda _: (_OWN, *band[1:], stage)))
         for plugin in self._tenants:
             for account in plugin.subqueues(self._session, charge_path):
-                steps.append(self._by_account(account, self._tenant_place))
+                steps.append(_by_account(account, partial(_tenant_place, self._session)))
         steps.append(("units", lambda _: (_OWN,)))
         return steps
 
-    def _by_account(
-        self, account: AccountRecord, place: Callable[[AccountRecord, QueueBranch | TurnQueue], Rank]
-    ) -> Step:
-        return account.key, lambda below: (_BELOW, *place(account, below))
 
-    def _queue_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
-        """Return the sort key of a queue. As in Volcano, the older queue is first where plugins are indifferent."""
-        session = self._session
-        session.state.ledger.refresh_sums()
-        created = account.spec.created if account.spec is not None else 0
-        return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key.name)
+def _by_account(account: AccountRecord, place: AccountPlace) -> Step:
+    return account.key, lambda below: (_BELOW, *place(account, below))
 
-    def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
-        """Return the sort key of a tenant.
 
-        The tenant with the older next unit is first where plugins are indifferent.
-        """
-        self._session.state.ledger.refresh_sums()
-        plugins = self._session.plugin_runtime.plugins("subqueue_order")
-        return (*[plugin.subqueue_order(self._session, account) for plugin in plugins], *below.head(), account.key)
+def _queue_place(
+    session: Session, plugins: Sequence[Plugin], account: AccountRecord, below: QueueBranch | TurnQueue
+) -> Rank:
+    """Return the sort key of a queue. As in Volcano, the older queue is first where plugins are indifferent."""
+    session.state.ledger.refresh_sums()
+    created = account.spec.created if account.spec is not None else 0
+    return (*[plugin.queue_order(session, account) for plugin in plugins], created, account.key.name)
+
+
+def _tenant_place(session: Session, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
+    """Return the sort key of a tenant.
+
+    The tenant with the older next unit is first where plugins are indifferent.
+    """
+    session.state.ledger.refresh_sums()
+    plugins = session.plugin_runtime.plugins("subqueue_order")
+    return (*[plugin.subqueue_order(session, account) for plugin in plugins], *below.head(), account.key)
 
 
 def _rank(unit: QueuedUnit) -> Rank:

@@ -33,32 +33,32 @@ class ReclaimableEstimate:
     It counts all pods of victim classes that can be evicted. Their nodes are checked only once the gang has pods.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._found: dict[object, dict[AccountRecord | None, dict[str, int]]] = {}
 
-    def reclaimable_amounts(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+    def reclaimable_amounts(
+        self, session: Session, gang: GangRecord, account: AccountRecord | None = None
+    ) -> Mapping[str, int]:
         """Return resource -> amount of possible victims of the gang, in one account or in all."""
-        options = self._session.plugin_runtime.policy.eviction
+        options = session.plugin_runtime.policy.eviction
         spec = gang.spec
         if spec is None or not (options.preempt or options.reclaim):
             return {}
-        preemptor = AnnouncedPreemptor(self._session, gang)
+        preemptor = AnnouncedPreemptor(session, gang)
         key = (spec.min_resources, preemptor.priority, *preemptor.charge_paths)
         sums = self._found.get(key)
         if sums is None:
-            sums = self._found[key] = self._sums(preemptor)
+            sums = self._found[key] = _sums(session, preemptor)
         return sums.get(account, {})
 
-    def _sums(self, preemptor: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
-        options = self._session.plugin_runtime.policy.eviction
-        reclaimees = Reclaimees(self._session, preemptor, options, announced=True)
-        counts = np.bincount(
-            reclaimees.table.kinds, weights=reclaimees.table.counts, minlength=len(reclaimees.classes)
-        )
-        sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
-        for number in np.flatnonzero(counts * reclaimees.allowed).tolist():
-            kind, count = reclaimees.classes[number], int(counts[number])
-            for account in (None, *kind.charge_path.path):
-                add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
-        return sums
+
+def _sums(session: Session, preemptor: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
+    options = session.plugin_runtime.policy.eviction
+    reclaimees = Reclaimees(session, preemptor, options, announced=True)
+    counts = np.bincount(reclaimees.table.kinds, weights=reclaimees.table.counts, minlength=len(reclaimees.classes))
+    sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
+    for number in np.flatnonzero(counts * reclaimees.allowed).tolist():
+        kind, count = reclaimees.classes[number], int(counts[number])
+        for account in (None, *kind.charge_path.path):
+            add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
+    return sums

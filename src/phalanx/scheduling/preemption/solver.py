@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
@@ -98,7 +99,7 @@ class Solver:
             32 * len(preemptor.classes) + 8 * preemptor.total + session.state.nodes.extent // 8
         )
         self._late: dict[AccountRecord, dict[str, int]] = {}
-        self._held: dict[AccountRecord, dict[str, int]] = {}
+        self._holding = partial(_holding, self._late, {})
         self._terminating: list[PodRecord] = []
         self._nominated_others: list[PodRecord] = []
         self._delays = EvictionDelays()
@@ -243,17 +244,6 @@ class Solver:
         self._transaction.put_back_sums()
         return facts
 
-    def _holding(self, account: AccountRecord) -> Mapping[str, int]:
-        """Return the usage of an account after all terminating pods have left.
-
-        Pods that leave soon are already removed from it.
-        """
-        amounts = self._held.get(account)
-        if amounts is None:
-            amounts = self._held[account] = dict(account.used)
-            add_amounts(amounts, self._late.get(account, {}), -1)
-        return amounts
-
     def _will_leave(self, record: PodRecord) -> bool:
         """Return whether a terminating pod counts as free room: it leaves soon and is not long overdue."""
         seconds_left = record.pod.leaves - self._session.now if record.pod.leaves else record.pod.grace
@@ -340,3 +330,19 @@ class Solver:
         )
         self._transaction.unplace()
         return eviction
+
+
+def _holding(
+    late: Mapping[AccountRecord, Mapping[str, int]],
+    known: dict[AccountRecord, dict[str, int]],
+    account: AccountRecord,
+) -> Mapping[str, int]:
+    """Return the usage of an account after all terminating pods have left.
+
+    `late` are the amounts of those that leave late; the others are already removed from the usage.
+    """
+    amounts = known.get(account)
+    if amounts is None:
+        amounts = known[account] = dict(account.used)
+        add_amounts(amounts, late.get(account, {}), -1)
+    return amounts

@@ -43,5 +43,5 @@ class FifoHeads:
 
     def remove_gone(self, is_waiting: IsWaiting) -> list[AccountKey]:
         """Remove the heads that do not wait any more. Return their queues."""
-        gone = [key for key in self._queues if not is_waiting(key)]
+        gone = [key for key in self._queues if not is_waiting(key)] if self._queues else ()
         return [queue for key in gone if (queue := self.remove(key)) is not None]

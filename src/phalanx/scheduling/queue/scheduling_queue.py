@@ -70,7 +70,8 @@ class SchedulingQueue:
             or any(key in self._unschedulable for key in self._unasked)
         ):
             return False
-        if self._freed_version != self._state.capacity_version or any(map(self._affinity_unblocked, self._groups)):
+        groups = self._groups if self._affinity_version != self._state.affinity_version else ()
+        if self._freed_version != self._state.capacity_version or any(map(self._affinity_unblocked, groups)):
             return not self._groups
         return not refresh_verdicts or self.next_outdated() is None
 
@@ -106,10 +107,9 @@ class SchedulingQueue:
                 self._wake(demand, group, bound, rank)
         self._freed_version, self._affinity_version = self._state.capacity_version, self._state.affinity_version
         units = self._take_active_units()
-        helped = [demand for demand in self._groups if demand.helped_by_placements]
-        if helped and any(map(_may_unblock_affinity, units)):
-            # A unit of this cycle could satisfy their affinity terms; their turn can come right after it.
-            for demand in helped:
+        if any(map(_may_unblock_affinity, units)):
+            # A unit of this cycle could satisfy affinity terms of others; their turn can come right after it.
+            for demand in [demand for demand in self._groups if demand.helped_by_placements]:
                 self._wake(demand, self._groups[demand], bound, rank)
             units += self._take_active_units()
         return units

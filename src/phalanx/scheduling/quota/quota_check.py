@@ -176,9 +176,9 @@ class QuotaCheck:
         self, charge_path: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
     ) -> OverQuota | None:
         """Return the limit that refuses one more pod beside reserved windows; None if there is none."""
-        excess = (
-            self.reserved_quota.excess(charge_path, footprint.amounts) if self.reserved_quota is not None else None
-        )
+        if self.reserved_quota is None or not self.account_limits(charge_path):
+            return None
+        excess = self.reserved_quota.excess(charge_path, footprint.amounts)
         if excess is None:
             return None
         account_limit, name, usage = excess

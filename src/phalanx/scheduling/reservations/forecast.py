@@ -74,12 +74,20 @@ class StartForecaster:
     """Conservative pass: each request gets the earliest window beside the earlier requests and the reserved
     `windows`.
 
-    It has a future of its own: neither the plan nor the cluster changes.
+    It has a future of its own: neither the plan nor the cluster changes. With `basis`, forecasts include the
+    run-time limits that they rest on.
     """
 
     def __init__(
-        self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: int, windows: Iterable[Window]
+        self,
+        state: ClusterState,
+        quotas: QuotaCheck,
+        start_delay: int,
+        now: int,
+        windows: Iterable[Window],
+        basis: bool = True,
     ) -> None:
+        self._with_basis = basis
         self._state = state
         self._quotas = quotas
         self._start_delay = start_delay
@@ -91,7 +99,7 @@ class StartForecaster:
 
     def _look_at_accounts(self) -> AccountFuture:
         return AccountFuture(
-            self._state, self._future.line, self._quotas, self._windows, self._now, self._future.end_of
+            self._state, self._future.line, self._quotas, self._windows, self._now, self._future.pod_ends.end_of
         )
 
     def next(self, asked: ForecastQuestion) -> StartForecast:
@@ -118,7 +126,9 @@ class StartForecaster:
         return earliest_window(self._future, parts, duration, self._accounts, not_before=not_before).window
 
     def told(self, parts: tuple[Part, ...], window: Window) -> StartForecast:
-        """Return the planned start of a window as published: with the run-time limits that it rests on."""
+        """Return the planned start of a window as published."""
+        if not self._with_basis:
+            return StartForecast(window.start)
         gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
         return StartForecast(window.start, gangs, endless)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
-from phalanx.scheduling.reservations.pod_ends import PodEnds, latest_end
+from phalanx.scheduling.reservations.pod_ends import PodEnds
 from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON, Timeline, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
 
@@ -37,12 +37,11 @@ class FutureMatrix:
 
     def __init__(self, state: ClusterState, start_delay: int = 0) -> None:
         self._state = state
-        self._start_delay = start_delay
         self._now = 0
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
-        self.pod_ends = PodEnds(state, self.end_of)
+        self.pod_ends = PodEnds(state, start_delay)
         self._width = 0
         self._free: dict[int, IntArray] = {}
         # Copies by request: classes that differ in labels or limits only have the same ones.
@@ -62,18 +61,18 @@ class FutureMatrix:
         self._changed_at: IntArray = np.zeros(0, dtype=np.int64)
         # (resource, slot) -> change number, and int64[N]: least free amounts from now to that slot.
         self._least: dict[tuple[int, int], tuple[int, IntArray]] = {}
-        #: Returns the latest end of a pod for another reason than its run-time limit; FOREVER for none.
-        self.leaves_by: Callable[[PodRecord], int] = _never
 
     # -- following the cluster ------------------------------------------------------------------------------
 
     def advance(self, now: int, windows: Iterable[Window]) -> None:
         """Update the matrix to `now` with all reserved `windows`."""
-        self._now = now
+        self._now = self.pod_ends.now = now
         self._set_windows({id(window): window for window in windows})
         changed = self._changed_rows()
         # The expected end of an overdue pod moves on with the time.
-        late = {row for end, rows in self.pod_ends.moments.items() if end <= now for row in rows}
+        late: set[int] = set()
+        if min(self.pod_ends.moments, default=FOREVER) <= now:
+            late = {row for end, rows in self.pod_ends.moments.items() if end <= now for row in rows}
         self.pod_ends.read(None if changed is None else sorted({*changed, *late}), now)
         self._draw(changed, late)
 
@@ -491,15 +490,10 @@ class FutureMatrix:
         places = {row: place for place, row in enumerate(rows.tolist())}
         for record in removed:
             place = places.get(record.row)
-            if place is not None and (end := self.end_of(record)) < FOREVER:
+            if place is not None and (end := self.pod_ends.end_of(record)) < FOREVER:
                 slot = int(np.searchsorted(self.line.moments, end, side="left"))
                 freed.append((slot, place, record.footprint.usage))
         return freed
-
-    def end_of(self, record: PodRecord) -> int:
-        """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
-        end = latest_end(record, self._now, self._start_delay, self.pod_ends.assumed(record))
-        return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
     def free_beside(self, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:
         """Return int64[slots, N] of one resource from slot `first` to `last` without the `lifted` windows."""
@@ -541,7 +535,3 @@ class FutureMatrix:
         for free in self._free.values():
             np.logical_or(over, free.min(axis=0) < 0, out=over)
         return over
-
-
-def _never(record: PodRecord) -> int:
-    return FOREVER

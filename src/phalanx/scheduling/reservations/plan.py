@@ -113,10 +113,10 @@ class ReservationPlan(RepairedPlan):
 
     def count(self, queue: str, priority: int) -> int:
         """Return the number of reservations of a queue with at least this priority."""
-        return sum(
-            reservation.queue == queue and reservation.priority >= priority
-            for reservation in self._reservations.values()
-        )
+        count = 0
+        for reservation in self._reservations.values():
+            count += reservation.queue == queue and reservation.priority >= priority
+        return count
 
     @property
     def next_due(self) -> int | None:
@@ -184,22 +184,29 @@ class ReservationPlan(RepairedPlan):
         if not self.active:
             return rested + self._outdated_hopeless(waits)
         released = self.advance.advance(now)
-        self._catch_up()
+        gone = [reservation for key, reservation in self._reservations.items() if not waits(key)]
+        obstructed = any(map(obstacle, self._reservations))
+        intact = not (released or gone or obstructed) and self._are_windows_intact()
+        if not intact:
+            self._catch_up()
         if released:
             self._open(released)
-        for key in [key for key in self._reservations if not waits(key)]:
-            self._drop(self._reservations[key])
-        self.end_obstructed(obstacle)
+        for reservation in gone:
+            self._drop(reservation)
+        if not intact:
+            self.end_obstructed(obstacle)
         again = rested + self._outdated_hopeless(waits)
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
         }
-        self._hold_again()
-        self._repair()
-        self._grant(ask)
-        if self._compressed_at != self._moment():
-            self._compress(out_of_time)
-        self._end_holds()
+        if not intact:
+            self._hold_again()
+            self._repair()
+            self._grant(ask)
+            if self._compressed_at != self._moment():
+                self._compress(out_of_time)
+            self._end_holds()
+            self._checked_at = self._state_of_nodes()
         # The time decides which pods fit beside the windows.
         if self._future.line.exact or now - self._looked_at >= _SLACK:
             self._looked_at = now
@@ -218,6 +225,25 @@ class ReservationPlan(RepairedPlan):
         for reservation in list(self._reservations.values()):
             if why := obstacle(reservation.key):
                 self._end_promise(reservation, SlipCause.CANNOT_START, why)
+
+    def _are_windows_intact(self) -> bool:
+        """Return whether only the time has passed since the last check of the windows.
+
+        Then no window is broken or can move. The future of nodes is computed at its first query: most units that
+        arrive find no idle amounts.
+        """
+        if self._checked_at != self._state_of_nodes() or self._compressed_at != self._moment():
+            return False
+        if self._displacers or self._holds or self.advance.wanted or self._state.nodes.maintenance.active:
+            return False
+        if any(reservation.promised <= self._now for reservation in self._reservations.values()):
+            return False
+        if min(self._future.pod_ends.moments, default=FOREVER) <= self._now:
+            return False  # overdue pods are expected to end later
+        assert self._quotas is not None
+        account_limits = self._quotas.account_limits
+        charges = (path for each in self._reservations.values() for path, _ in each.window.charges)
+        return not any(map(account_limits, charges))
 
     def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
         """Return units for which a start is searched again, because the end of a pod or a node has changed.

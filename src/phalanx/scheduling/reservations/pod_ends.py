@@ -66,12 +66,20 @@ def after_overrun(end: int, now: int) -> int:
     return end + step
 
 
-class PodEnds:
-    """Latest ends of the pods on each row, as of the last reading of the row. `end_of` returns that of a pod."""
+def _never(record: PodRecord) -> int:
+    return FOREVER
 
-    def __init__(self, state: ClusterState, end_of: Callable[[PodRecord], int]) -> None:
+
+class PodEnds:
+    """Latest ends of the pods on each row, as of the last reading of the row."""
+
+    def __init__(self, state: ClusterState, start_delay: int = 0) -> None:
         self._state = state
-        self._end_of = end_of
+        self._start_delay = start_delay
+        #: Time of the plan in seconds since the epoch.
+        self.now = 0
+        #: Returns the latest end of a pod for another reason than its run-time limit; FOREVER for none.
+        self.leaves_by: Callable[[PodRecord], int] = _never
         # Row -> ends int64[P] and amounts int64[P, R] of its pods with a known end.
         self.by_row: dict[int, tuple[IntArray, IntArray]] = {}
         # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
@@ -100,6 +108,11 @@ class PodEnds:
             self.version += bool(changed)
         return self.version
 
+    def end_of(self, record: PodRecord) -> int:
+        """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
+        end = latest_end(record, self.now, self._start_delay, self.assumed(record))
+        return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
+
     def assumed(self, record: PodRecord) -> int:
         """Return the time from which a pod is known whose binding the API has not confirmed; 0 for none."""
         return self._assumed.get(record.row, {}).get(record.pod.uid, 0)
@@ -112,7 +125,7 @@ class PodEnds:
     def _differs(self, row: int) -> bool:
         if not 0 <= row < len(self.endless):
             return True
-        pods = [(self._end_of(record), record.pod.fixture) for record in self._state.pods.on(row)]
+        pods = [(self.end_of(record), record.pod.fixture) for record in self._state.pods.on(row)]
         known = self.by_row[row][0].tolist() if row in self.by_row else []
         endless = sum(end == FOREVER and not fixture for end, fixture in pods)
         return endless != self.endless[row] or [end for end, _ in pods if end < FOREVER] != known
@@ -140,7 +153,7 @@ class PodEnds:
             if record.state is MemberState.ASSUMED:
                 uid = record.pod.uid
                 self._assumed.setdefault(row, {})[uid] = earlier.get(uid, now)
-            end = self._end_of(record)
+            end = self.end_of(record)
             if end == FOREVER:
                 endless += not record.pod.fixture
             else:

@@ -50,6 +50,8 @@ class StandingPlan:
         # End of the window of the unit that has its turn, if its time has come; FOREVER otherwise.
         self._planned_end = FOREVER
         self._stale = True
+        # State of the nodes and of pods' ends at the last check of the windows.
+        self._checked_at = (-1, -1, -1)
 
     @property
     def active(self) -> bool:
@@ -78,7 +80,7 @@ class StandingPlan:
 
     def _new_future(self) -> FutureMatrix:
         future = FutureMatrix(self._state, self.settings.start_delay)
-        future.leaves_by = self.advance.leaves_by
+        future.pod_ends.leaves_by = self.advance.leaves_by
         return future
 
     # -- room beside windows -------------------------------------------------------------------------------------
@@ -220,10 +222,12 @@ class StandingPlan:
         rows = np.zeros(self._state.nodes.capacity, dtype=np.bool_)
         for window in windows:
             rows[window.rows[window.rows < len(rows)]] = True
-        current = self._future.current
+        current, checked = self._future.current, self._checked_at == self._state_of_nodes()
         self._state.nodes.changes.note_all(np.flatnonzero(rows).tolist())
         if current:
             self._future.skip()
+        if checked:
+            self._checked_at = self._state_of_nodes()
         reserved_rows = np.zeros(self._state.nodes.capacity, dtype=np.bool_)
         standing = [
             reservation.window.rows
@@ -234,6 +238,10 @@ class StandingPlan:
         if standing:
             reserved_rows[np.concatenate(standing)] = True
         self._rows = reserved_rows
+
+    def _state_of_nodes(self) -> tuple[int, int, int]:
+        nodes = self._state.nodes
+        return nodes.changes.end, self._state.pods.retimed.end, nodes.maintenance.version
 
     def _catch_up(self) -> None:
         """Update the futures of nodes and accounts. The first query of a cycle does it."""
@@ -257,5 +265,5 @@ class StandingPlan:
             self._quotas,
             self._future.windows,
             self._now,
-            self._future.end_of,
+            self._future.pod_ends.end_of,
         )

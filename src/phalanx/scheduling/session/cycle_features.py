@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from operator import call
 from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.model.gang import GangKey
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=CyclePlugin)
 
-Guarded = Callable[["Session", str, Callable[[], object]], None]
-"""A function that calls another; on an exception it rolls back the decisions and reports the failure."""
+Guarded = Callable[["Session", str, Callable[["Session"], object]], None]
+"""Function that calls another with the session; on an exception it rolls back the decisions and reports it."""
 
 _EVENTS = ("deallocated", "ready", "allocated")
 
@@ -41,6 +41,9 @@ class CycleFeatures:
             point: [(f"{feature.name} at {point}", getattr(feature, point)) for feature in self._at[point]]
             for point in ("lend", "evict_ended", "revise", "published")
         }
+        # These are called several times per event.
+        self._outdated = [feature.outdated for feature in self._at["outdated"]]
+        self._next_due = [feature.next_due for feature in self._at["next_due"]]
         self._events: CycleEvents | None = CycleEvents() if any(self._at[point] for point in _EVENTS) else None
 
     def get(self, kind: type[F]) -> F | None:
@@ -60,11 +63,11 @@ class CycleFeatures:
 
     @property
     def outdated(self) -> bool:
-        return any(feature.outdated() for feature in self._at["outdated"])
+        return any(map(call, self._outdated))
 
     @property
     def next_due(self) -> float | None:
-        times = [due for feature in self._at["next_due"] if (due := feature.next_due()) is not None]
+        times = [due for next_due in self._next_due if (due := next_due()) is not None]
         return min(times, default=None)
 
     def observe(self, now: int) -> None:
@@ -151,7 +154,7 @@ class CycleFeatures:
 
     def _call_guarded(self, point: str, session: Session, guarded: Guarded) -> None:
         for what, method in self._guarded[point]:
-            guarded(session, what, partial(method, session))
+            guarded(session, what, method)
 
     def note(self, of: GangKey | str) -> str:
         text = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,12 +70,39 @@ F = TypeVar("F", bound=CyclePlugin)
 _LEAST_PART = 64
 
 
-def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
+def _none(session: Session, gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
     return {}
 
 
-def _pass(units: list[QueuedUnit]) -> None:
+def _pass(session: Session, units: list[QueuedUnit]) -> None:
     """Default of `walk`: give no unit a turn."""
+
+
+def reference_to(session: Session) -> Callable[[], Session]:
+    """Return a function that returns the session, for objects that the session itself keeps.
+
+    So a session has no reference cycle, and its objects are freed at its end without a garbage collection.
+    """
+    reference = weakref.ref(session)
+
+    def get_session() -> Session:
+        session = reference()
+        assert session is not None  # an object of a session is used by owners of the session only
+        return session
+
+    return get_session
+
+
+def _limits_in(session: Session) -> Callable[[AccountRecord], list[Limit]]:
+    """Return the function of the limits of an account."""
+    get_session = reference_to(session)
+
+    def limits(account: AccountRecord) -> list[Limit]:
+        session = get_session()
+        limits = [plugin.limit(session, account) for plugin in session.plugin_runtime.plugins("limit")]
+        return [limit for limit in limits if limit is not None]
+
+    return limits
 
 
 class Session:
@@ -136,12 +164,14 @@ class Session:
         self.search_limit: int | None = None
         self.disruptions: dict[UnitKey, object] = {}
         # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
-        self.walk: Callable[[list[QueuedUnit]], None] = _pass
-        self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
+        self.walk: Callable[[Session, list[QueuedUnit]], None] = _pass
+        self.reclaimable: Callable[[Session, GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._past = past
         # Cache for computations over the kinds of pods.
         self.protected_pods: object = None
-        self.quota_check = QuotaCheck(state.ledger, self._limits, nodes_come=plugin_runtime.policy.requests_nodes)
+        self.quota_check = QuotaCheck(
+            state.ledger, _limits_in(self), nodes_come=plugin_runtime.policy.requests_nodes
+        )
         network = plugin_runtime.policy.topology
         self.topology_domains = TopologyDomains(
             state.topology, placer, network.levels, network.layers, network.max_domains
@@ -232,11 +262,7 @@ class Session:
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """Return the amounts by resource that can be reclaimed for a group (in one account, or in all)."""
-        return self.reclaimable(gang, account)
-
-    def _limits(self, account: AccountRecord) -> list[Limit]:
-        limits = [plugin.limit(self, account) for plugin in self.plugin_runtime.plugins("limit")]
-        return [limit for limit in limits if limit is not None]
+        return self.reclaimable(self, gang, account)
 
     def charge_path(self, unit: GangRecord | PodRecord) -> ChargePath:
         """Return the charge path of a pod, or of a gang's next members."""
@@ -358,7 +384,7 @@ class Session:
     def place(self, units: Iterable[WaitingUnit]) -> None:
         """Give units their turn, as the action `allocate` does."""
         units_by_id = {id(unit): unit for unit in self.units}
-        self.walk([units_by_id[id(unit)] for unit in units if id(unit) in units_by_id])
+        self.walk(self, [units_by_id[id(unit)] for unit in units if id(unit) in units_by_id])
 
     def out_of_time(self) -> bool:
         """Return whether the cycle ends here; called between transactions.

@@ -49,11 +49,12 @@ def forecast_starts(
     out_of_time: Callable[[], bool],
     *,
     refused: bool = True,
+    basis: bool = True,
 ) -> Iterator[UnitStart]:
     """Yield the forecasts of ranked waiting units in queue order.
 
-    With `refused` all units have just had a turn, so no unit starts now. Units that are left when the time is up
-    are NOT_PLANNED.
+    With `refused` all units have just had a turn, so no unit starts now. With `basis`, forecasts include the
+    run-time limits that they rest on. Units that are left when the time is up are NOT_PLANNED.
     """
     settings = plan.settings if plan is not None else ReservationSettings()
     reservations = plan.all() if plan is not None else []
@@ -63,6 +64,7 @@ def forecast_starts(
         settings.start_delay,
         session.now,
         [held_start.window for held_start in reservations],
+        basis,
     )
     # Under strict queue order no unit starts before the units ahead of it.
     last_start: dict[str, int] = {}
@@ -118,7 +120,7 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
         count += 1
         return count > _LEAST_SAMPLED and session.out_of_time()
 
-    for unit_start in forecast_starts(session, plan, units, stop):
+    for unit_start in forecast_starts(session, plan, units, stop, basis=False):
         if unit_start.reservation is None and unit_start.forecast.no_start is None:
             changed = plan.note_forecast(
                 unit_start.unit.key, unit_start.forecast.start, unit_start.queue, unit_start.pods

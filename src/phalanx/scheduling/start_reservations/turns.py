@@ -84,7 +84,7 @@ def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: Queued
 
     Reserved quota applies: its turn after the evictions is under the same limits.
     """
-    priority = min(session.turn_priority(member) for member in unit.members)
+    priority = _priority(session, unit)
     keys = [each.key for each in plan.all() if each.key == unit.key or each.priority < priority]
     quota_check = session.quota_check
     former, quota_check.reserved_quota = (
@@ -111,7 +111,7 @@ class BesideThePlan(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         session, plan, unit = self._session, self._plan, self._unit
-        priority = min(map(session.turn_priority, unit.members))
+        priority = _priority(session, unit)
         self.opens = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
         session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
 
@@ -260,7 +260,7 @@ def _restored_reservation(
         return None
     shares = shares_of(promise, parts, session.state.nodes) or ()
     window = Window(promise.start, promise.end, shares, charges_of(parts))
-    priority = min(session.turn_priority(member) for member in unit.members)
+    priority = _priority(session, unit)
     queue = queue_of(session, unit)
     limit = run_limit(unit)
     duration = limit + plan.settings.start_delay if limit else 0
@@ -273,27 +273,35 @@ def _restored_reservation(
 def next_in_line(session: Session, plan: ReservationPlan, in_vain: bool) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
-    No unit behind them can have a turn before them. If the last search was `in_vain` for some of them, more units
-    are examined at once: those behind units without a possible start.
+    No unit behind them can have a turn before them. Where a queue has its reservations, none is next, unless a unit
+    with a reservation has its turn in this cycle: once it starts, the next one must be reserved before others. If
+    the last search was `in_vain` for some of them, more units are examined at once: those behind units without a
+    possible start.
     """
     depth = plan.settings.depth
     if not depth:
         return []
     most = max(depth, MOST_SEARCHES) if in_vain else depth
-    heads: dict[str, list[QueuedUnit]] = {}
-    for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
+    in_turn = {queue_of(session, unit) for unit in session.units if plan.get(unit.key) is not None}
+    candidates = [
+        (rank, unit, queue)
+        for rank, unit in session.queue.first_unschedulable(depth)
+        if (queue := queue_of(session, unit)) in in_turn or plan.count(queue, _priority(session, unit)) < depth
+    ]
+    heads: dict[str, list[UnitKey]] = {}
+    for _, unit, queue in sorted(candidates, key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key):
-            chosen = heads.setdefault(queue_of(session, unit), [])
+            chosen = heads.setdefault(queue, [])
             # Only as many units as get a reservation are examined.
             if len(chosen) < most and entitled(session, plan, unit):
-                chosen.append(unit)
-    return [unit.key for units in heads.values() for unit in units]
+                chosen.append(unit.key)
+    return [key for keys in heads.values() for key in keys]
 
 
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
     """Reserve a start for an unschedulable unit, if it is eligible and a start exists."""
     demand, fit_error = session.unschedulable[unit.key]
-    priority = min(session.turn_priority(member) for member in unit.members)
+    priority = _priority(session, unit)
     if plan.get(unit.key) is not None:
         plan.follow(unit.key, queue_of(session, unit), priority)
         parts = requested_parts(session, plan, unit) if demand.for_room else ()
@@ -336,7 +344,13 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
         return False
     if session.plugin_runtime.plugins("reserve_start") and (vote := start_vote(session, unit)) is not Vote.ABSTAIN:
         return vote is Vote.PERMIT
-    return min(session.turn_priority(member) for member in unit.members) >= plan.settings.min_priority
+    return _priority(session, unit) >= plan.settings.min_priority
+
+
+def _priority(session: Session, unit: QueuedUnit) -> int:
+    if unit.pod is not None:
+        return session.turn_priority(unit.pod)
+    return min([session.turn_priority(gang) for gang in unit.gangs])
 
 
 def _permitted(session: Session, unit: QueuedUnit) -> bool:

@@ -19,7 +19,7 @@ from phalanx.scheduling.framework.extension_points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
 from phalanx.scheduling.preemption.rules.min_available import dispensable_members, gang_group_of
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
-from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.session.session import Session, reference_to
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 # Order: from the strictest to the laxest.
@@ -71,7 +71,7 @@ class ProtectedPods:
     """
 
     def __init__(self, session: Session, columns: VictimClassArrays) -> None:
-        self._session = session
+        self._get_session = reference_to(session)
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
         self._rules: dict[ChargePath, ProtectionRule] = {}
         self._covered: set[str] = set()
@@ -92,6 +92,10 @@ class ProtectedPods:
                 assert record.charge_path is not None
                 self._by_charge_path.setdefault(record.charge_path, []).append(record)
             self._cover(stated)
+
+    @property
+    def _session(self) -> Session:
+        return self._get_session()
 
     def veto_that_counts(self, record: PodRecord, veto: EvictVeto, rule: ReclaimRule) -> EvictVeto | None:
         """Return a plugin's veto as far as it counts against this rule."""
