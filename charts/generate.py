@@ -155,10 +155,21 @@ def _requirements() -> str:
         name = canonicalize_name(waiting.pop().name)
         if name not in wanted:
             wanted.add(name)
-            asked = map(Requirement, metadata.requires(name) or ())
+            asked = map(Requirement, _required_by(name))
             waiting += [each for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})]
     pins = re.split(r"^(?=\S)", (ROOT / "constraints.txt").read_text("utf-8"), flags=re.MULTILINE)
     return _HEAD + "".join(pin for pin in pins if canonicalize_name(pin.partition("==")[0]) in wanted)
+
+
+def _required_by(package: str) -> list[str]:
+    """Return the requirements of an installed package. A package with a substitute at run time (uvloop) can be
+    missing: it has none."""
+    try:
+        return metadata.requires(package) or []
+    except metadata.PackageNotFoundError:
+        if package != "uvloop":
+            raise
+        return []
 
 
 def rendered(helm: str) -> str:

@@ -25,7 +25,7 @@ for package in "$work"/packages/*.deb; do dpkg-deb --extract "$package" "$root";
 mkdir -p "$root/etc/ssl/certs"
 find "$root/usr/share/ca-certificates" -name '*.crt' | sort | xargs cat > "$root/etc/ssl/certs/ca-certificates.crt"
 rm -rf "$root"/usr/share/{doc,man,locale,lintian,bug,ca-certificates} "$root"/usr/lib/python3.11/{test,idlelib,lib2to3,pydoc_data,ensurepip,distutils,sqlite3} \
-  "$root"/usr/lib/python3.11/lib-dynload/_codecs_*
+  "$root"/usr/lib/python3.11/lib-dynload/_codecs_* "$root"/usr/lib/*/gconv
 
 echo "image: Phalanx and what it imports"
 site=$root/opt/phalanx

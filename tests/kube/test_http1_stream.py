@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http import http1_transport
 from phalanx.kube.http.http1_stream import Http1Stream
 from phalanx.kube.http.http1_transport import Http1Transport
 from phalanx.kube.http.transport import HttpResponse
@@ -166,25 +167,68 @@ async def test_line_beyond_the_limit_ends_the_stream() -> None:
 
 
 class _LoopWithoutRaces:
-    """Event loop like uvloop's: it is no asyncio.BaseEventLoop, and refuses the option for races."""
+    """Event loop like uvloop's: it is no asyncio.BaseEventLoop, and refuses the option for races. `answers` are the
+    connections or errors of the addresses of each name, None for an address that never answers."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, answers: dict[str, object]) -> None:
         self._loop = loop
+        self._answers = answers
+        self.tried: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
+    async def getaddrinfo(self, host: str, port: int, *, type: int) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, type, 6, "", (address, port)) for address in self._answers]
+
     async def create_connection(
         self, protocol: Any, host: str, port: int, *, ssl: ssl.SSLContext | None, server_hostname: str | None
     ) -> Any:
-        raise OSError("reached")
+        self.tried.append(host)
+        answer = self._answers[host]
+        if isinstance(answer, Exception):
+            raise answer
+        return None, answer if answer is not None else await asyncio.Event().wait()
 
 
-async def test_host_name_is_connected_on_a_loop_without_address_races(monkeypatch: pytest.MonkeyPatch) -> None:
-    transport, loop = Http1Transport("http://localhost:1", context=None), asyncio.get_running_loop()
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: _LoopWithoutRaces(loop))
-    with pytest.raises(Unreachable, match="reached"):
+def _transport_without_races(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]
+) -> tuple[Http1Transport, _LoopWithoutRaces]:
+    loop = _LoopWithoutRaces(asyncio.get_running_loop(), answers)
+    transport = Http1Transport("http://server.example:1", context=None)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(http1_transport, "CONNECT_TIMEOUT", 0.05)
+    return transport, loop
+
+
+async def test_refusal_of_the_last_address_is_reported_on_a_loop_without_races(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport, loop = _transport_without_races(
+        monkeypatch, {"192.0.2.1": OSError("refused"), "192.0.2.2": OSError("closed")}
+    )
+    with pytest.raises(Unreachable, match=r"server\.example:1: closed"):
         await transport._connect(Http1Stream)
+    assert loop.tried == ["192.0.2.1", "192.0.2.2"]
+
+
+async def test_silent_address_is_tried_last_once_another_one_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: object = object()
+    transport, loop = _transport_without_races(monkeypatch, {"192.0.2.1": None, "192.0.2.2": reached})
+    assert await transport._connect(Http1Stream) is reached
+    assert await transport._connect(Http1Stream) is reached
+    assert loop.tried == ["192.0.2.1", "192.0.2.2", "192.0.2.2"]
+
+
+async def test_certificate_fault_of_one_address_is_not_hidden_by_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport, loop = _transport_without_races(
+        monkeypatch, {"192.0.2.1": ssl.SSLError("wrong version number"), "192.0.2.2": object()}
+    )
+    with pytest.raises(Unreachable, match="wrong version number"):
+        await transport._connect(Http1Stream)
+    assert loop.tried == ["192.0.2.1"]
 
 
 async def test_closed_transport_ends_its_streams() -> None:

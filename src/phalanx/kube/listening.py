@@ -13,6 +13,8 @@ from phalanx.model.text.decoding import quoted
 if TYPE_CHECKING:
     from aiohttp.web import RouteDef
 
+_LAST_PORT = 65535
+
 
 class ListenError(Exception):
     """Error for an address on which the process cannot listen."""
@@ -29,6 +31,8 @@ async def listening(
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise ListenError(f"--metrics-address {quoted(address)} is not HOST:PORT")
+    if int(port) > _LAST_PORT:  # uvloop would listen on another port
+        raise ListenError(f"cannot serve metrics on {address}: port must be 0-{_LAST_PORT}.")
     application = web.Application()
     application.add_routes(routes)
     runner = web.AppRunner(application, access_log=None)
@@ -37,7 +41,7 @@ async def listening(
         try:
             site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port), ssl_context=context)
             await site.start()
-        except (OSError, OverflowError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise ListenError(f"cannot serve metrics on {address}: {cause_text(error)}") from error
         yield int(runner.addresses[0][1])
     finally:

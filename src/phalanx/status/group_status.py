@@ -26,6 +26,8 @@ from phalanx.status.status_writer import DerivedStatus, StatusWriter
 
 # Delay until an admission that could not be written is withdrawn (seconds).
 _ADMISSION_GRACE = 30.0
+# Maximum time for which the status of a gang waits for the answers to its bindings (seconds).
+_BINDING_GRACE = 1.0
 
 
 class _Group:
@@ -33,13 +35,15 @@ class _Group:
 
     `scheduled` is True once the first quorum was bound. `disruption` is the reason of the eviction of the whole
     gang, until its quorum is placed again. `hypernode` is the last annotated HyperNode. `decided` is True once a
-    verdict on its pending members is known, or was not needed, since the start of this process.
+    verdict on its pending members is known, or was not needed, since the start of this process. `binding_since` is
+    the time of the first status that has waited for bindings in progress; None while there are none.
     """
 
-    __slots__ = ("decided", "disruption", "hypernode", "scheduled", "uid")
+    __slots__ = ("binding_since", "decided", "disruption", "hypernode", "scheduled", "uid")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
+        self.binding_since: float | None = None
         self.decided = False
         self.scheduled = False
         self.disruption: str | None = None
@@ -150,6 +154,8 @@ class GroupStatuses:
         if not found.ours:
             return None
         gang, group, verdict = record.spec, self._group(key, found.ref.uid), self._verdict(key)
+        if self._waits_for_bindings(key, group, record):
+            return None
         scheduled = group.scheduled or ever_scheduled(record, gang)
         group.decided = group.decided or verdict is not None or not _needs_verdict(record, gang, scheduled)
         change = desired_status(
@@ -173,6 +179,23 @@ class GroupStatuses:
         change = self._with_disruption(change, group, found, record.active >= gang.min_member)
         change = self._with_hypernode(change, group, record, found)
         return DerivedStatus(change, found.status) if change is not None else None
+
+    def _waits_for_bindings(self, key: GangKey, group: _Group, record: GangRecord) -> bool:
+        """Return whether members have a node that the watch has not shown yet: their gang is about to change, and
+        gets one status instead of two. Slow bindings delay it for `_BINDING_GRACE` only."""
+        if not record.count(MemberState.ASSUMED):
+            group.binding_since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        if group.binding_since is None:
+            group.binding_since = now
+            asyncio.get_running_loop().call_later(_BINDING_GRACE, self._end_wait, key, group)
+        return now < group.binding_since + _BINDING_GRACE
+
+    def _end_wait(self, key: GangKey, group: _Group) -> None:
+        """Write the status of a gang that still waits for bindings, or whose bindings have failed."""
+        if group.binding_since is not None and self._groups.get(key) is group:
+            self._writer.touch(key)
 
     def _exceeded(self, record: GangRecord) -> str:
         """Return the message about members beyond their run-time limit, "" if there are none."""

@@ -51,7 +51,7 @@ def run_leading(invocation: Invocation, work: Callable[[KubeClient], Coroutine[A
 
 
 def fastest_loop() -> Callable[[], AbstractEventLoop] | None:
-    """Return the factory of uvloop's event loops where the extra `uvloop` is installed; None selects asyncio's."""
+    """Return the factory of uvloop's event loops; None selects asyncio's where uvloop is not installed."""
     try:
         import uvloop
     except ImportError:

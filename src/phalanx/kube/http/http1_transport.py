@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
@@ -24,6 +25,7 @@ from phalanx.kube.http.transport import HttpRequest, HttpResponse
 __all__ = ["Http1Transport"]
 
 C = TypeVar("C", bound=Http1Connection)
+T = TypeVar("T")
 
 
 class Http1Transport:
@@ -55,6 +57,8 @@ class Http1Transport:
         # asyncio races the addresses of a name. With one address a race is useless, and its cancellation at a bad
         # moment leaks a connected socket (asyncio.staggered, Python 3.11).
         self._race_after = None if _is_address(parts.hostname) else 0.25
+        # Address of the server that has accepted a connection last, on an event loop that does not race.
+        self._reached = ""
         self._context = context if parts.scheme == "https" else None
         self._server_name = (server_name or parts.hostname) if self._context is not None else None
         self._limit = max_connections
@@ -197,15 +201,18 @@ class Http1Transport:
                 connect = partial(
                     loop.create_connection,
                     partial(kind, self._answer_limit, self._deadlines),
-                    self._host,
-                    self._port,
+                    port=self._port,
                     ssl=self._context,
                     server_hostname=self._server_name,
                 )
-                # uvloop raises TypeError for this option (its issue 406), and does not race.
-                races = self._race_after is not None and isinstance(loop, asyncio.BaseEventLoop)
                 connection: C
-                _, connection = await (connect(happy_eyeballs_delay=self._race_after) if races else connect())
+                if self._race_after is None:
+                    _, connection = await connect(host=self._host)
+                elif isinstance(loop, asyncio.BaseEventLoop):
+                    _, connection = await connect(host=self._host, happy_eyeballs_delay=self._race_after)
+                else:
+                    # uvloop raises TypeError for this option (its issue 406), and does not race.
+                    _, connection = await self._connect_in_turn(connect)
         except TimeoutError as error:
             raise Unreachable(f"no connection to {self._host}:{self._port} in time") from error
         except ssl.SSLCertVerificationError as error:
@@ -213,6 +220,27 @@ class Http1Transport:
         except OSError as error:  # refused, unknown host, TLS: all before a byte of the request was sent
             raise Unreachable(f"cannot connect to {self._host}:{self._port}: {error}") from error
         return connection
+
+    async def _connect_in_turn(self, connect: Callable[..., Awaitable[T]]) -> T:
+        """Connect to the addresses of the host one after the other, each in its share of the time. The address that
+        was reached last is first, so only one connection waits for a silent one."""
+        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        addresses = sorted(
+            {str(entry[4][0]): None for entry in found}, key=lambda address: address != self._reached
+        )
+        failure = OSError("the name has no address")
+        for address in addresses:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT / len(addresses)):
+                    connected = await connect(host=address)
+            except ssl.SSLError:
+                raise
+            except OSError as error:  # refused, or silent (TimeoutError)
+                failure = error
+            else:
+                self._reached = address
+                return connected
+        raise failure
 
     def _release(self, connection: Http1Connection) -> None:
         if not connection.usable or self._closed:
