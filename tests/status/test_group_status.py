@@ -38,7 +38,9 @@ def conditions(status: dict[str, object]) -> set[tuple[str, str]]:
 async def patched(world: World, count: int) -> None:
     """Return once the API has more than `count` patches."""
     async with asyncio.timeout(10):
-        while len(world.api.patches) <= count:
+        while True:
+            if len(world.api.patches) > count:
+                return
             await asyncio.sleep(GATHER)
 
 
