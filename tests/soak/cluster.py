@@ -22,7 +22,7 @@ from phalanx.model.events import (
     PodUpdated,
     ResourceQuotaUpdated,
 )
-from phalanx.model.gang import GangKey, MatchPolicy, Problem
+from phalanx.model.gang import Gang, GangKey, MatchPolicy, Problem
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.model.promise_records import SlipCause
 from phalanx.model.resources import PODS
@@ -306,6 +306,10 @@ class SoakCluster(Scenario):
             quota = ResourceQuota(NAMESPACE, "quota", self.hard, (("cpu", cpu), ("pods", len(alive))))
             if self.last_event("hard quota") != (event := ResourceQuotaUpdated(quota)):
                 self.observe("hard quota", event)
+
+    def declaration_of(self, gang: GangRecord, spec: Gang) -> Gang:
+        """Return the declaration of a gang as the API has it once its admission is written."""
+        return self._admission_shown(gang, spec)
 
     def forget_expired(self) -> None:
         """Remove the placeholders that the scheduler has ended for good: their leader announces them only once."""

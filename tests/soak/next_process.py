@@ -128,7 +128,7 @@ def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
         elif isinstance(event, GangUpdated) and about.startswith("gang "):
             gang = cluster.state.gangs.get(event.gang.key)
             if gang is not None and gang.admitted:
-                event = GangUpdated(cluster.admission_shown(gang, event.gang))
+                event = GangUpdated(cluster.declaration_of(gang, event.gang))
         events.append(event)
     return events
 

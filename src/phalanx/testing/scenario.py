@@ -67,10 +67,10 @@ class ClusterScenario(DeclaredCluster):
                 self.becomes(uid, phase=PodPhase.RUNNING)
         for gang in list(self.state.gangs.values()) if not names else ():
             if (gang.admitted or gang.withdrawn) and gang.spec is not None:
-                self.observe(f"gang {gang.key.name}", GangUpdated(self.admission_shown(gang, gang.spec)))
+                self.observe(f"gang {gang.key.name}", GangUpdated(self._admission_shown(gang, gang.spec)))
         return self
 
-    def admission_shown(self, record: GangRecord, spec: Gang) -> Gang:
+    def _admission_shown(self, record: GangRecord, spec: Gang) -> Gang:
         """Return the declaration of a gang as its object shows it once its admission is written."""
         admitted_at = spec.admitted_at if spec.admitted and record.admitted else 0
         if record.admitted and not spec.admitted and not record.active:
