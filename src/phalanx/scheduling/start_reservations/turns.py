@@ -24,7 +24,7 @@ from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
-from phalanx.scheduling.reservations.plan import MOST_SEARCHES, ReservationPlan, request_of
+from phalanx.scheduling.reservations.plan import ReservationPlan, request_of
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
 from phalanx.scheduling.reservations.window import Part, Window
@@ -270,22 +270,20 @@ def _restored_reservation(
     return reservation
 
 
-def next_in_line(session: Session, plan: ReservationPlan, in_vain: bool) -> list[UnitKey]:
+def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
-    No unit behind them can have a turn before them. If the last search was `in_vain` for some of them, more units
-    are examined at once: those behind units without a possible start.
+    No unit behind them can have a turn before them.
     """
     depth = plan.settings.depth
     if not depth:
         return []
-    most = max(depth, MOST_SEARCHES) if in_vain else depth
     heads: dict[str, list[QueuedUnit]] = {}
     for _, unit in sorted(session.queue.first_unschedulable(depth), key=lambda entry: entry[0]):
         if plan.get(unit.key) is None and not plan.hopeless(unit.key):
             chosen = heads.setdefault(queue_of(session, unit), [])
             # Only as many units as get a reservation are examined.
-            if len(chosen) < most and entitled(session, plan, unit):
+            if len(chosen) < depth and entitled(session, plan, unit):
                 chosen.append(unit)
     return [unit.key for units in heads.values() for unit in units]
 
