@@ -121,7 +121,8 @@ def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
             if gang is not None and gang.admitted:
                 event = GangUpdated(msgspec.structs.replace(event.gang, admitted=True))
         events.append(event)
-    return events
+    # The dialects create placeholders for the members that follow the present ones.
+    return sorted(events, key=lambda event: isinstance(event, PodUpdated) and event.pod.placeholder)
 
 
 def _written(cluster: SoakCluster, record: PodRecord) -> Pod:
