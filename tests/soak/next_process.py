@@ -130,7 +130,8 @@ def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
             if gang is not None and gang.admitted:
                 event = GangUpdated(cluster.declaration_of(gang, event.gang))
         events.append(event)
-    return events
+    # The dialects create placeholders for the members that follow the present ones.
+    return sorted(events, key=lambda event: isinstance(event, PodUpdated) and event.pod.placeholder)
 
 
 def _written(cluster: SoakCluster, record: PodRecord) -> Pod:

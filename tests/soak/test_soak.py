@@ -8,6 +8,7 @@ import pytest
 
 from .cluster import POLICIES, SoakCluster
 from .life import Story, fault_of, live, read, relive, shrink, write
+from .next_process import next_process
 from .steps import Step
 
 STORIES = Path(__file__).parent / "stories"
@@ -81,3 +82,17 @@ def test_next_process_does_not_expect_members_whose_time_is_over() -> None:
     assert not any(faults)
     assert "pod g-0" in cluster.known
     assert not any("expected" in about for about in cluster.known)
+
+
+def test_next_process_expects_members_beside_those_that_were_present_before_the_minimum_fell() -> None:
+    cluster = SoakCluster("usual")
+    pod = {"queue": "a", "priority": 0, "limit": 0, "cpu": 9}
+    steps = [
+        Step("job", "g", pod | {"members": 1, "minimum": 3}),
+        Step("expects", "g", pod | {"count": 1}),
+        Step("grow", "g", pod | {"pod": "more"}),
+        Step("minimum", "g", {"minimum": 1}),
+    ]
+    faults = [fault_of(cluster, step, number) for number, step in enumerate(steps)]
+    assert not any(faults)
+    assert list(next_process(cluster)[0].pods.placeholders) == list(cluster.state.pods.placeholders)

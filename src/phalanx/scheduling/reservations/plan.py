@@ -30,7 +30,7 @@ _RETRY = 30
 
 
 #: Maximum number of repeated searches for units without a possible start in one cycle.
-MOST_SEARCHES = 8
+_MOST_SEARCHES = 8
 
 
 class ReservationPlan(RepairedPlan):
@@ -254,10 +254,10 @@ class ReservationPlan(RepairedPlan):
         for key in [key for key in self._hopeless if not waits(key)]:
             del self._hopeless[key]
         outdated = [key for key, failed in self._hopeless.items() if failed.moment[-len(moment) :] != moment]
-        self._outdated_searches = len(outdated) > MOST_SEARCHES
-        for key in outdated[:MOST_SEARCHES]:
+        self._outdated_searches = len(outdated) > _MOST_SEARCHES
+        for key in outdated[:_MOST_SEARCHES]:
             del self._hopeless[key]
-        return outdated[:MOST_SEARCHES]
+        return outdated[:_MOST_SEARCHES]
 
     def _search_moment(self) -> tuple[int, ...]:
         """Return the part of the moment with which starts are searched again for all units without a start."""

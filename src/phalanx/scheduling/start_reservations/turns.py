@@ -24,7 +24,7 @@ from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
-from phalanx.scheduling.reservations.plan import MOST_SEARCHES, ReservationPlan, request_of
+from phalanx.scheduling.reservations.plan import ReservationPlan, request_of
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
 from phalanx.scheduling.reservations.window import Part, Window
@@ -270,18 +270,15 @@ def _restored_reservation(
     return reservation
 
 
-def next_in_line(session: Session, plan: ReservationPlan, in_vain: bool) -> list[UnitKey]:
+def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
     No unit behind them can have a turn before them. Where a queue has its reservations, none is next, unless a unit
-    with a reservation has its turn in this cycle: once it starts, the next one must be reserved before others. If
-    the last search was `in_vain` for some of them, more units are examined at once: those behind units without a
-    possible start.
+    with a reservation has its turn in this cycle: once it starts, the next one must be reserved before others.
     """
     depth = plan.settings.depth
     if not depth:
         return []
-    most = max(depth, MOST_SEARCHES) if in_vain else depth
     in_turn = {queue_of(session, unit) for unit in session.units if plan.get(unit.key) is not None}
     candidates = [
         (rank, unit, queue)
@@ -293,7 +290,7 @@ def next_in_line(session: Session, plan: ReservationPlan, in_vain: bool) -> list
         if plan.get(unit.key) is None and not plan.hopeless(unit.key):
             chosen = heads.setdefault(queue, [])
             # Only as many units as get a reservation are examined.
-            if len(chosen) < most and entitled(session, plan, unit):
+            if len(chosen) < depth and entitled(session, plan, unit):
                 chosen.append(unit.key)
     return [key for keys in heads.values() for key in keys]
 
