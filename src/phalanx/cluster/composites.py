@@ -37,7 +37,7 @@ class Composites:
         self.version = 0
         self._dirty: dict[GangKey, None] = {}
         self._unread_changes = 0
-        self._touched: dict[GangKey, None] = {}
+        self.touched: dict[GangKey, None] = {}
 
     def put(self, composite: Composite) -> bool:
         """Store a CompositePodGroup. Return whether it differs from the last."""
@@ -50,7 +50,7 @@ class Composites:
         self.specs[composite.key] = composite
         if composite.parent is not None:
             self._composites_below.setdefault(composite.parent, set()).add(composite.key)
-        self._touched[composite.key] = None
+        self.touched[composite.key] = None
         return True
 
     def drop(self, key: GangKey) -> bool:
@@ -59,7 +59,7 @@ class Composites:
         self._gangs_of_tree.clear()
         self._detach(last)
         if last is not None:
-            self._touched[key] = None
+            self.touched[key] = None
         return last is not None
 
     def changed(self, gang: GangKey) -> None:
@@ -72,9 +72,7 @@ class Composites:
     def moved(self, known: Container[GangKey]) -> list[GangKey]:
         """Return the gangs whose tree has had a changed CompositePodGroup since the last call, except the known
         gangs."""
-        if not self._touched:
-            return []
-        touched, self._touched = self._touched, {}
+        touched, self.touched = self.touched, {}
         roots = {self.root_of(key): None for key in touched}
         return [gang.key for root in roots for gang in self.gangs(root) if gang.key not in known]
 

@@ -128,6 +128,12 @@ class ClusterState:
         """Return the number of pods of each victim class (`victims.kinds`) on each row."""
         return self._by_node.victim_table()
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether gangs, their trees or standalone pods have changed since the last `pop_changed`."""
+        changes = self._changes
+        return bool(changes.gangs or changes.pods or self.gangs.composites.touched)
+
     def pop_changed(self) -> tuple[dict[GangKey, None], dict[str, None]]:
         """Return the gangs and standalone pods that changed since the last call, oldest change first."""
         return self._changes.pop()

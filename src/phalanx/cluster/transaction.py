@@ -256,23 +256,23 @@ class Transactions:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._begun: list[Transaction] = []
+        self.begun: list[Transaction] = []
 
     def begin(self, charging: bool) -> Transaction:
         transaction = Transaction(self._nodes, charging)
-        if len(self._begun) >= _REMEMBERED:
-            self._begun = [transaction for transaction in self._begun if not transaction.over]
-        self._begun.append(transaction)
+        if len(self.begun) >= _REMEMBERED:
+            self.begun = [transaction for transaction in self.begun if not transaction.over]
+        self.begun.append(transaction)
         return transaction
 
     def removed(self) -> list[PodRecord]:
         """Return the pods that any open transaction has removed one by one, not as sums."""
-        return [record for transaction in self._begun for record in transaction.removed()]
+        return [record for transaction in self.begun for record in transaction.removed()]
 
     def forget(self) -> None:
-        self._begun.clear()
+        self.begun.clear()
 
     def end_all(self) -> None:
         """End all transactions and undo their changes, the last one first."""
-        while self._begun:
-            self._begun.pop().end()
+        while self.begun:
+            self.begun.pop().end()

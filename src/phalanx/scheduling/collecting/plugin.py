@@ -80,10 +80,7 @@ class Collecting(CyclePlugin):
         self._plan: ReservationPlan | None = None
         #: Number that grows with every change of the stored state.
         self.version = 0
-
-    @property
-    def collections(self) -> dict[UnitKey, Collection]:
-        return self.room.collections
+        self.collections: dict[UnitKey, Collection] = self.room.collections
 
     # Policy
 

@@ -376,13 +376,19 @@ class ClassViews:
         idle = self._nodes.idle
         return all(idle[column, row] >= amount for column, amount in pod_class.demand)
 
+    def recount_row(self, view: ClassView, copies: IntArray, row: int) -> None:
+        """Count the copies on one row again.
+
+        After one event one row has changed, and most waiting classes fit there neither before nor after.
+        """
+        if self._has_idle_amounts(view.pod_class, row):
+            self.recount(view, copies, np.array([row], dtype=np.intp))
+            return
+        view.room -= int(copies[row])
+        copies[row] = 0
+
     def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Count the copies on some distinct rows again."""
-        if len(rows) == 1 and not self._has_idle_amounts(view.pod_class, row := int(rows[0])):
-            # After one event one row has changed, and most waiting classes fit there neither before nor after.
-            view.room -= int(copies[row])
-            copies[row] = 0
-            return
         counts = np.where(view.allowed[rows], self.copies(view, rows, most=True), 0)
         view.room += int(counts.sum()) - int(copies[rows].sum())
         copies[rows] = counts

@@ -263,7 +263,11 @@ class Placer:
             if changed is None:
                 view.copies = None
                 return self.total_copies(pod_class)
-            self._views.recount(view, view.copies, np.array(sorted(set(changed)), dtype=np.intp))
+            rows = set(changed)
+            if len(rows) == 1:
+                self._views.recount_row(view, view.copies, rows.pop())
+            else:
+                self._views.recount(view, view.copies, np.array(sorted(rows), dtype=np.intp))
         view.room_cursor = end
         return view.room
 

@@ -84,8 +84,7 @@ class SchedulingQueue:
         self._absorb()
         self._unschedulable.clear()
         self._groups.clear()
-        self._active.update(dict.fromkeys(self._state.pods.standalone))
-        self._active.update(dict.fromkeys(self._index.asking()))
+        self._active |= dict.fromkeys(self._state.pods.standalone) | dict.fromkeys(self._index.asking())
 
     def pop_active(
         self,
@@ -482,14 +481,15 @@ class SchedulingQueue:
                 del self._groups[demand]
 
     def _absorb(self) -> None:
+        if not self._state.has_changed:
+            return
         gangs, pods = self._state.pop_changed()
         for uid in pods:
             self._remove_unschedulable(uid)
             self._active.pop(uid, None)
             if uid in self._state.pods.standalone:
                 self._active[uid] = None
-        touched = [*gangs, *self._forest.moved(gangs)]
-        if not touched:
+        if not (touched := [*gangs, *self._forest.moved(gangs)]):
             return
         units, dropped = self._index.update(touched)
         for unit in dropped:

@@ -41,6 +41,8 @@ class FutureMatrix:
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
+        # Rows with ends that were read after the last draw.
+        self._undrawn: set[int] = set()
         self.pod_ends = PodEnds(state, start_delay)
         self._width = 0
         self._free: dict[int, IntArray] = {}
@@ -76,6 +78,15 @@ class FutureMatrix:
         self.pod_ends.read(None if changed is None else sorted({*changed, *late}), now)
         self._draw(changed, late)
 
+    def read_ends(self) -> None:
+        """Read the ends of pods that were placed since the last update; the amounts are updated at the next one."""
+        changed = self._changed_rows()
+        if changed is None:
+            self._cursor = -1
+            return
+        self.pod_ends.read(changed, self._now)
+        self._undrawn.update(changed)
+
     def _set_windows(self, windows: dict[int, Window]) -> None:
         for number in self._standing.keys() - windows.keys():
             self._index_window(self._standing[number], False)
@@ -109,7 +120,8 @@ class FutureMatrix:
     def update(self) -> None:
         """Update the matrix with the placements since the last update."""
         closed = self._closed_version != self._state.nodes.maintenance.version
-        if self.current and self._width == len(self._state.space) and not self._redraw and not closed:
+        same = self.current and self._width == len(self._state.space)
+        if same and not (self._redraw or closed or self._undrawn):
             return
         changed = self._changed_rows()
         self.pod_ends.read(changed, self._now)
@@ -130,6 +142,7 @@ class FutureMatrix:
         self.line = line if comparable or not line.exact else Timeline(line.edges, True)
         self._extent, self._redraw, self._closed_version = extent, False, maintenance.version
         replaced, self._replaced = self._replaced, []
+        undrawn, self._undrawn = self._undrawn, set()
         if not comparable or (reshaped and (maintenance.active or not former.can_carry_to(line))):
             self._free.clear()
             self._counts.clear()
@@ -138,7 +151,7 @@ class FutureMatrix:
             self.drawn += 1
             return
         assert changed is not None
-        rows = {*changed, *late}
+        rows = {*changed, *late, *undrawn}
         for window in replaced:
             rows.update(window.rows.tolist())
         if reshaped:

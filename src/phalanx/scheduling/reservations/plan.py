@@ -141,8 +141,19 @@ class ReservationPlan(RepairedPlan):
         """Whether a placement has used reserved room since: the next cycle then moves the windows."""
         if not self._reservations:
             return False
+        if not self._stale and not self._has_limited_accounts():
+            # Otherwise the confirmation of a binding would change an end that the plan does not know yet.
+            self._future.read_ends()
+            return bool(self._displacers)
         self._catch_up()
         return bool(self._displacers) or (self._accounts is not None and self._accounts.any_overdrawn())
+
+    def _has_limited_accounts(self) -> bool:
+        """Return whether a limit applies to an account that a reserved window is charged to."""
+        assert self._quotas is not None
+        windows = [*(reservation.window for reservation in self._reservations.values()), *self.advance.windows()]
+        charges = (path for window in windows for path, _ in window.charges)
+        return any(map(self._quotas.account_limits, charges))
 
     def configure(self, settings: ReservationSettings) -> None:
         """Apply new settings; promises stay."""
@@ -240,10 +251,7 @@ class ReservationPlan(RepairedPlan):
             return False
         if min(self._future.pod_ends.moments, default=FOREVER) <= self._now:
             return False  # overdue pods are expected to end later
-        assert self._quotas is not None
-        account_limits = self._quotas.account_limits
-        charges = (path for each in self._reservations.values() for path, _ in each.window.charges)
-        return not any(map(account_limits, charges))
+        return not self._has_limited_accounts()
 
     def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
         """Return units for which a start is searched again, because the end of a pod or a node has changed.

@@ -110,7 +110,8 @@ class PodEnds:
 
     def end_of(self, record: PodRecord) -> int:
         """Return the latest end of a pod, also by the end of its advance reservation; FOREVER if unknown."""
-        end = latest_end(record, self.now, self._start_delay, self.assumed(record))
+        assumed = self.assumed(record) if self._assumed else 0
+        end = latest_end(record, self.now, self._start_delay, assumed)
         return end if record.pod_class.spec.reservation is None else min(end, self.leaves_by(record))
 
     def assumed(self, record: PodRecord) -> int:

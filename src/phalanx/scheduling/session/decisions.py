@@ -64,7 +64,8 @@ class Decisions:
         """Return the present lengths of the plan's lists, for `undo_turn`."""
         if len(self._reserved) > self._nominated_holds:
             self._nominate_reserved()
-        self._state.transactions.forget()
+        if (transactions := self._state.transactions).begun:
+            transactions.forget()
         plan = self.plan
         return (
             len(plan.binds),

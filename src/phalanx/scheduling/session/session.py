@@ -99,8 +99,8 @@ def _limits_in(session: Session) -> Callable[[AccountRecord], list[Limit]]:
 
     def limits(account: AccountRecord) -> list[Limit]:
         session = get_session()
-        limits = [plugin.limit(session, account) for plugin in session.plugin_runtime.plugins("limit")]
-        return [limit for limit in limits if limit is not None]
+        plugins = session.plugin_runtime.plugins("limit")
+        return [limit for plugin in plugins if (limit := plugin.limit(session, account)) is not None]
 
     return limits
 

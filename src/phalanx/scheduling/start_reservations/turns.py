@@ -113,7 +113,7 @@ class BesideThePlan(AbstractContextManager[None]):
         session, plan, unit = self._session, self._plan, self._unit
         priority = _priority(session, unit)
         self.opens = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
-        session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
+        session.quota_check.reserved_quota = self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -121,6 +121,17 @@ class BesideThePlan(AbstractContextManager[None]):
         self._session.quota_check.reserved_quota = None
         if self.opens:
             self._plan.restore()
+
+    # As the reserved quota of the unit, which most rechecks do not reach.
+
+    def room(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
+        return self._quota().room(charge_path, amounts)
+
+    def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[AccountLimit, str, int] | None:
+        return self._quota().excess(charge_path, amounts)
+
+    def _quota(self) -> _ReservedQuota:
+        return _ReservedQuota(self._plan, run_limit(self._unit), _use_of(self._unit))
 
 
 def _use_of(unit: QueuedUnit) -> ReservationUse | None:
