@@ -148,13 +148,6 @@ class ReservationPlan(RepairedPlan):
         self._catch_up()
         return bool(self._displacers) or (self._accounts is not None and self._accounts.any_overdrawn())
 
-    def _has_limited_accounts(self) -> bool:
-        """Return whether a limit applies to an account that a reserved window is charged to."""
-        assert self._quotas is not None
-        windows = [*(reservation.window for reservation in self._reservations.values()), *self.advance.windows()]
-        charges = (path for window in windows for path, _ in window.charges)
-        return any(map(self._quotas.account_limits, charges))
-
     def configure(self, settings: ReservationSettings) -> None:
         """Apply new settings; promises stay."""
         if settings.start_delay != self.settings.start_delay:
@@ -286,18 +279,6 @@ class ReservationPlan(RepairedPlan):
             self._look_again([granted.window])
         self.version += self.advance.version != self._advance_version
         self._advance_version = self.advance.version
-
-    def recount_users(self) -> None:
-        """Update the unused room of advance reservations after placements."""
-        for grant in self.advance.recount():
-            former = grant.window
-            self.advance.redraw(grant)
-            if self._stale:
-                continue
-            if former is not None:
-                self._take_off(former)
-            if grant.window is not None:
-                self._put_on(grant.window)
 
     def _is_due(self, reservation: Reservation) -> bool:
         """Return whether the reservation's time has come.

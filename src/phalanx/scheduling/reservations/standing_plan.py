@@ -189,6 +189,25 @@ class StandingPlan:
 
     # -- windows ------------------------------------------------------------------------------------------------
 
+    def _has_limited_accounts(self) -> bool:
+        """Return whether a limit applies to an account that a reserved window is charged to."""
+        assert self._quotas is not None
+        windows = [*(reservation.window for reservation in self._reservations.values()), *self.advance.windows()]
+        charges = (path for window in windows for path, _ in window.charges)
+        return any(map(self._quotas.account_limits, charges))
+
+    def recount_users(self) -> None:
+        """Update the unused room of advance reservations after placements."""
+        for grant in self.advance.recount():
+            former = grant.window
+            self.advance.redraw(grant)
+            if self._stale:
+                continue
+            if former is not None:
+                self._take_off(former)
+            if grant.window is not None:
+                self._put_on(grant.window)
+
     def _put_on(self, window: Window) -> None:
         self._future.take(window)
         if self._accounts is not None:
