@@ -106,7 +106,7 @@ class SchedulingQueue:
                 self._wake(demand, group, bound, rank)
         self._freed_version, self._affinity_version = self._state.capacity_version, self._state.affinity_version
         units = self._take_active_units()
-        if any(map(_may_unblock_affinity, units)):
+        if self._groups and any(map(_may_unblock_affinity, units)):
             # A unit of this cycle could satisfy affinity terms of others; their turn can come right after it.
             for demand in [demand for demand in self._groups if demand.helped_by_placements]:
                 self._wake(demand, self._groups[demand], bound, rank)
