@@ -41,7 +41,6 @@ from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.maintenance import MaintenanceWindows
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods.confirmed_bindings import ConfirmedBindings
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec, unreadable_pod
 from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
 from phalanx.dialects.pods.evictability import eviction_terms
@@ -93,7 +92,6 @@ class Intake:
         self._decoder = PodDecoder(self._options, signer)
         self._distrust = distrust
         self._pods = KnownPods()
-        self._bindings = ConfirmedBindings(self._decoder, self._scheduler_names)
         self._shared = SharedValues[Any]()
         self._nodes: dict[str, Node] = {}
         self._object_warnings = ObjectWarnings()
@@ -144,11 +142,6 @@ class Intake:
         metadata = pod.metadata
         uid, annotations = metadata.uid, metadata.annotations
         events = self._forget_namesake(metadata.namespace, metadata.name, uid)
-        last = self._pods.get(uid)
-        if last is not None and (bound := self._bindings.confirmed(last, pod)) is not None:
-            facts, shown = self.enrichers.pod(pod, bound)
-            events += [*facts, *self._store(bound, last.declared, last.owners), *self.apply(([], shown))]
-            return events + self._publish_members()
         declaration = self._declarations.declare(pod)
         template = self._decoder.template(pod)
         queue, follows = self._queue_of(metadata, declaration)
@@ -158,6 +151,7 @@ class Intake:
         spec = self._decoder.pod(pod, template, gang, queue, budgets, labels, role)
         if metadata.namespace in self.ending and not spec.node:
             spec = msgspec.structs.replace(spec, gated=True)
+        last = self._pods.get(uid)
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
             # The owner of a pod can edit this annotation: the devices recorded at binding count.
             spec = msgspec.structs.replace(spec, cards=last.pod.cards)
@@ -192,7 +186,6 @@ class Intake:
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
         if faults or (last is not None and last.faults):
             self._warnings.passed_over(uid, faults)
-        self._bindings.note(self._pods[uid], pod)
         return events + self._publish_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:

@@ -169,7 +169,7 @@ class PodDecoder:
             nominated_node=status.nominated_node_name,
             queue=queue,
             started=started,
-            bound=self.bound(pod) if wanted.node_name else 0,
+            bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
             grace=grace_of(pod),
             fixture=owner is not None and is_fixture(pod),
             endless=never_ends(wanted.restart_policy, owner),
@@ -195,7 +195,7 @@ class PodDecoder:
             )
         if metadata.annotations:
             cards = cards_of(pod, template.pod_class.devices, self._signer)
-            spec = replace(spec, mark=self.mark(metadata, gang), cards=cards)
+            spec = replace(spec, mark=self._mark(metadata, gang), cards=cards)
             bound = metadata.annotations.get(BINDING_ANNOTATION)
             if bound is not None and spec.node and spec.mark is None:
                 spec = replace(
@@ -209,10 +209,6 @@ class PodDecoder:
             problem = summary((*pod.faults, *amiss, *template.peer_faults))
             spec = replace(spec, problem=problem, preemptable=spec.preemptable and not unknown)
         return spec
-
-    def bound(self, pod: PodObject) -> int:
-        """Return the time of a pod's binding, as its conditions state it, else that of its start."""
-        return self._time(bound_at(pod)) or self._time(pod.status.start_time)
 
     def planned(self, pod: PodObject) -> bool:
         """Return whether the annotation with a pod's shared GPUs has our signature."""
@@ -251,8 +247,7 @@ class PodDecoder:
             seconds = self._times[text] = parse_time(text)
         return seconds
 
-    def mark(self, metadata: Metadata, gang: str) -> PlanMark | None:
-        """Return the plan mark of a member with our signature; None for none."""
+    def _mark(self, metadata: Metadata, gang: str) -> PlanMark | None:
         text = metadata.annotations.get(PLAN_ANNOTATION)
         if not text or not gang:
             return None

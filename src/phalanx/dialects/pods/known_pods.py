@@ -14,26 +14,16 @@ from phalanx.model.pod import Pod
 from phalanx.model.text.decoding import quoted
 
 
-class Unbound(msgspec.Struct, frozen=True, gc=False):
-    """Properties of a pod without a node that a binding does not change: `digest` is of its metadata and status,
-    `template` as in `PodObject`, and `spec_template` is one object for equal specs."""
-
-    digest: int
-    spec_template: bytes
-    template: bytes
-
-
 class KnownPod(msgspec.Struct, gc=False):
     """Known pod. `pod` is its spec from its own object; `published` is the last enriched spec sent to the
     scheduler, with properties that other objects decide, such as the use of lent nodes. `faults` are its ignored
-    fields. `unbound` is set while the next event can be a binding of ours and nothing else."""
+    fields."""
 
     pod: Pod
     declared: MemberDeclaration | None
     owners: str
     published: Pod | None = None
     faults: tuple[DecodingFault, ...] = ()
-    unbound: Unbound | None = None
 
 
 class KnownPods(dict[str, KnownPod]):

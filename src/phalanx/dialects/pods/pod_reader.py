@@ -43,8 +43,6 @@ class PodReader:
 
     def __init__(self) -> None:
         self._specs: dict[bytes, _Shared | None] = {}
-        # By decoded spec: a spec is written in two ways, with a node and without.
-        self._decoded: dict[bytes, _Shared] = {}
         self._cached_bytes = 0
         # The pods of a job share the object of their owner, and so its strings.
         self._owners = SharedValues[OwnerReference]()
@@ -94,14 +92,11 @@ class PodReader:
         places = raw.split(token)[1:] if token else []
         if spec.node_name == node and all(place.startswith(_TOKEN_PLACES) for place in places):
             spec.node_name = ""
-            content = msgspec.json.encode(spec)
-            content = content.replace(token, _LEFT_OUT) if token else content
-            shared = self._decoded.setdefault(content, _Shared(spec, spec_template(spec)))
-        self._cached_bytes += 2 * len(key)
+            shared = _Shared(spec, spec_template(spec))
+        self._cached_bytes += len(key)
         if self._cached_bytes > _CACHE_SIZE:
             self._specs.clear()
-            self._decoded.clear()
-            self._cached_bytes = 2 * len(key)
+            self._cached_bytes = len(key)
         self._specs[key] = shared
         return shared
 
