@@ -80,3 +80,16 @@ def test_unmet_affinity_evicts_no_pod() -> None:
     pods(found, "vip", 1, "vip", Peers(affinity=(PeerTerm(meaning("absent"), HOST),)), cpu=1, priority=9).run()
     assert found.evicted == []
     assert "didn't match pod affinity rules" in found.why_pod("vip-0").message
+
+
+def test_victim_of_zone_anti_affinity_that_terminates_slowly_is_awaited_and_not_replaced() -> None:
+    found = busy().gone("old-4")
+    pods(found, "vip", 1, "vip", far("old", ZONE), cpu=1, priority=9).work()
+    (node,) = found.held().values()
+    for _ in range(5):
+        found.now += 100
+        found.scheduler.activate_due(found.now)
+        found.work()
+        assert found.evicted == ["old-5"]
+        assert found.held() == {"vip-0": node}
+    assert found.depart().run().where("vip-0").startswith("z")

@@ -74,7 +74,7 @@ def _turn(session: Session, equal_units: list[QueuedUnit]) -> int:
         refused = preemptor
         if isinstance(result, Eviction) and costs_too_much(session, [first], result):
             return 1
-        if isinstance(result, Eviction) and (result.evicts or preemptor.nominated):
+        if isinstance(result, Eviction) and (result.evicts or (preemptor.nominated and result.terminating)):
             commit(session, preemptor, result)
             return 1
         session.decisions.withdraw_nominations(preemptor.nominated)

@@ -22,7 +22,7 @@ from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank
 from phalanx.scheduling.preemption.rules.eviction_limits import EvictionDelays
 from phalanx.scheduling.preemption.search.candidates import Candidates
 from phalanx.scheduling.preemption.search.choice import VictimChoice, WorkLimit
-from phalanx.scheduling.preemption.search.removed_victims import RemovedVictims
+from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents, RemovedVictims
 from phalanx.scheduling.preemption.search.victim_orderings import victim_orderings
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
 from phalanx.scheduling.preemption.solution import Eviction, EvictionQuestion, NoSolution, cost_of
@@ -285,10 +285,14 @@ class Solver:
         return not (self._session.state.nodes.idle[:, sorted(rows)] < 0).any()
 
     def _needed(self) -> tuple[PodRecord, ...]:
-        """Return the terminating pods that the placed preemptor needs: on its nodes or in its accounts."""
+        """Return the terminating pods that the placed preemptor needs: on its nodes, in its accounts, or with
+        positions that decide by affinity about its nodes."""
         rows = {row for _, row in self._preemptor.placed}
-        needed = [record for record in self._terminating if record.row in rows]
-        elsewhere = [record for record in self._terminating if record.row not in rows]
+        dependents = AffinityDependents(self._session, self._preemptor.classes) if self._terminating else None
+        needed, elsewhere = list[PodRecord](), list[PodRecord]()
+        for record in self._terminating:
+            near = record.row in rows or (dependents and dependents.includes(record.pod_class))
+            (needed if near else elsewhere).append(record)
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
             accounts = {
