@@ -53,6 +53,25 @@ def group(
     return scenario.gang(name, minimum, **known | fields)
 
 
+class TestQueueThatBeginsToKeepItsOrder:
+    def test_unit_that_waits_already_holds_up_a_younger_one(self) -> None:
+        scenario = Scenario().node("n1", cpu=4).queue("q").pod("first", queue="q", cpu=9).settle()
+        second(scenario.queue("q", fifo=True).settle()).settle()
+        assert scenario.where("second") == scenario.restart().settle().where("second") == ""
+
+    def test_units_behind_the_first_one_are_told_so(self) -> None:
+        scenario = Scenario().node("n1", cpu=4).queue("q").pod("first", queue="q", cpu=9)
+        scenario.job("gang", 2, queue="q", cpu=8).pods("pod", 3, queue="q", cpu=8).settle()
+        scenario.queue("q", fifo=True).settle()
+        verdicts = [scenario.why("gang"), *(scenario.why_pod(f"pod-{number}") for number in range(3))]
+        assert [verdict.code for verdict in verdicts] == ["BehindInQueue"] * 4
+
+    def test_group_without_pods_is_not_admitted_before_a_unit_that_waits_already(self) -> None:
+        scenario = Scenario().node("n1", cpu=4).queue("q").pod("first", queue="q", cpu=9).settle()
+        group(scenario.queue("q", fifo=True), "later").settle()
+        assert not scenario.admissions
+
+
 class TestHeads:
     @pytest.mark.parametrize(
         "head",

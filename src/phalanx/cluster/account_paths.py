@@ -59,6 +59,10 @@ class Paths:
         self._specs[account.key] = account
         return True
 
+    def spec_of(self, key: AccountKey) -> Account | None:
+        """Return the newest declaration of a queue or quota."""
+        return self._specs.get(key)
+
     def withdraw(self, key: AccountKey) -> bool:
         return self._specs.pop(key, None) is not None
 

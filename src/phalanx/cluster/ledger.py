@@ -16,7 +16,7 @@ from phalanx.cluster.accounts import (
 )
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
-from phalanx.model.account import DEFAULT_QUEUE, AccountKey
+from phalanx.model.account import DEFAULT_QUEUE, Account, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceQuotasGranted, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState
 
@@ -81,6 +81,10 @@ class Ledger:
         """Return the queues that pods are charged to directly; mostly those without children."""
         paths = self._charge_paths.values()
         return {path.queue.key for path in paths if path.queue is not None}
+
+    def spec_of(self, key: AccountKey) -> Account | None:
+        """Return the newest declaration of a queue or quota."""
+        return self._paths.spec_of(key)
 
     # Events
 

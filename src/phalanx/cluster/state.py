@@ -15,6 +15,7 @@ from phalanx.cluster.pods.table import PodTable
 from phalanx.cluster.pods.victim_index import VictimIndex, VictimTable
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.transaction import Transaction, Transactions
+from phalanx.model.account import AccountKey
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
@@ -35,6 +36,7 @@ from phalanx.model.events import (
 )
 from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
+from phalanx.model.pod import MemberState
 
 
 class ClusterState:
@@ -90,6 +92,8 @@ class ClusterState:
                 self.gangs.withdraw(key)
             case AccountUpdated() | AccountRemoved() | NamespaceWeighed() | NamespaceQuotasGranted():
                 self._changes.version += 1
+                if isinstance(event, AccountUpdated) and event.account.fifo:
+                    self._begin_order(event.account.key)
                 self.ledger.learn(event)
             case NamespaceLabelled(namespace, labels):
                 self.pods.reclassify(self.nodes.affinity.label(namespace, labels))
@@ -103,6 +107,19 @@ class ClusterState:
             case _:
                 if self.objects.learn(event):
                     self._changes.may_fit()
+
+    def _begin_order(self, queue: AccountKey) -> None:
+        """Let all that waits in a queue have a turn if it keeps its order from now on: the first one blocks it."""
+        spec = self.ledger.spec_of(queue)
+        if spec is None or spec.fifo:
+            return
+        for record in self.pods.values():
+            path = record.charge_path
+            if record.state is MemberState.PENDING and path is not None and path.key.queue == queue.name:
+                self.pods.mark_changed(record)
+        for gang in self.gangs.values():
+            if gang.spec is not None and not gang.members and gang.spec.queue == queue.name:
+                self.gangs.mark_changed(gang.key)
 
     def transaction(self, charging: bool = True) -> Transaction:
         return self.transactions.begin(charging)
