@@ -44,11 +44,11 @@ def test_group_that_awaits_its_admission_has_no_time() -> None:
     assert admitted_at(status_at(EPOCH, {"phase": "Pending"}, WAITING, admitted=False)) == 0
 
 
-def test_time_of_an_admission_stays_while_the_group_is_admitted() -> None:
+def test_time_of_an_admission_stays_until_a_member_has_a_node() -> None:
     status = status_at(EPOCH, {"phase": "Pending"}, WAITING)
-    for later, counts in ((10, WAITING), (20, GangCounts(running=2)), (30, WAITING)):
+    for later, counts, time in ((10, WAITING, EPOCH), (20, GangCounts(running=2), 0), (30, WAITING, 0)):
         status = status_at(EPOCH + later, status, counts)
-        assert admitted_at(status) == EPOCH
+        assert admitted_at(status) == time
 
 
 def test_withdrawn_admission_has_no_time() -> None:

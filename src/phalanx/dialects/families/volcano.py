@@ -200,7 +200,8 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 def _with_admission(group: GroupStatusInput, conditions: Conditions) -> Conditions:
     """Set the conditions of an admission and of its withdrawal.
 
-    The time of an admission is recorded if existing members still wait: they do not show since when they could run.
+    The time of an admission is recorded while existing members still wait: they do not show since when they could
+    run. It is removed once a member has a node.
     """
     counts = group.counts
     if group.withdrawn:
@@ -209,9 +210,11 @@ def _with_admission(group: GroupStatusInput, conditions: Conditions) -> Conditio
         return set_condition(conditions, group.now, ADMISSION_WITHDRAWN, "True", "NoNodes", "no node came for it")
     if not group.admitted:
         return conditions
-    if group.phase in ("", "Pending") and (counts.pending or counts.gated) and not counts.active:
+    begins = group.phase in ("", "Pending") and bool(counts.pending or counts.gated)
+    if begins or counts.active:
         # The time of a former admission ends with it.
         conditions = [entry for entry in conditions if entry["type"] != ADMITTED]
+    if begins and not counts.active:
         conditions = set_condition(conditions, group.now, ADMITTED, "True", "Admitted", "")
     if find_condition(conditions, ADMISSION_WITHDRAWN) is not None:
         return set_condition(conditions, group.now, ADMISSION_WITHDRAWN, "False", "Admitted", "")
