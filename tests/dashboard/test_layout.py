@@ -61,7 +61,8 @@ async def test_gang_is_cancelled_only_after_its_pods_were_listed(browser: Any, s
         await tab.title("unwanted")
         dialog = tab.tab.get_by_role("alertdialog")
         await tab.tab.get_by_role("button", name="Cancel").click()
-        await dialog.get_by_text("Deletes podgroup/unwanted in namespace ours, with its 1 pod (0 running)").wait_for()
+        effect = "Deletes podgroup/unwanted in namespace ours, with its 1 pod (0 running)"
+        await dialog.get_by_text(effect).wait_for()
         await dialog.get_by_role("button", name="No change").click()
         await playwright.expect(dialog).to_have_count(0, timeout=PATIENCE)
         assert await exists(site, group)
