@@ -157,9 +157,8 @@ class ClusterState:
 
     @property
     def version(self) -> int:
-        """Incremented with every change that can outdate a verdict: of nodes and their pods, and of accounts from
-        which a pod is removed, even one without a node."""
-        return self._changes.version + self.ledger.relief
+        """Incremented with every change that can outdate a verdict."""
+        return self._changes.version
 
     @property
     def capacity_version(self) -> int:

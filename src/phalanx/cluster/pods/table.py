@@ -108,6 +108,8 @@ class PodTable(dict[str, PodRecord]):
         claims = record.pod.placeholder and self.placeholders.claims and uid not in self.placeholders.claimed
         instead = claimed_instead(self, record.gang) if claims else None
         node = record.nominated_node
+        if record.row == NO_NODE and record.charge_path is not None:
+            self._changes.version += 1  # its quota is free, though no node is
         self._transition(record, PodEvent.DELETED)
         if instead is not None:
             return_room(self, self._nodes, instead, node)
