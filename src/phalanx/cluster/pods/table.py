@@ -30,7 +30,7 @@ from phalanx.cluster.pods.story import PodStories, Transition
 from phalanx.cluster.pods.tolerations import TolerationCounts
 from phalanx.cluster.pods.victim_index import VictimIndex
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod
+from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState, PlanMark, Pod
 
 
 class PodTable(dict[str, PodRecord]):
@@ -108,7 +108,7 @@ class PodTable(dict[str, PodRecord]):
         claims = record.pod.placeholder and self.placeholders.claims and uid not in self.placeholders.claimed
         instead = claimed_instead(self, record.gang) if claims else None
         node = record.nominated_node
-        if record.row == NO_NODE and record.charge_path is not None:
+        if record.row == NO_NODE and record.state in ACTIVE:
             self._changes.version += 1  # its quota is free, though no node is
         self._transition(record, PodEvent.DELETED)
         if instead is not None:
