@@ -1,7 +1,7 @@
-"""How long it takes to find out who must go, or that nobody's going would help. CPU seconds, one core, no IO.
+"""CPU seconds of a search for victims, and of the proof that no victims help; one core, no I/O.
 
-Cold is the first question that a scheduler is asked: the index of who is where by kind is built for it. Warm is the
-next one like it.
+A cold search is the first one of a scheduler: it builds the index of pods by victim class. A warm one is the
+next of the same kind.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAMESPACES = 6
 _HIGH = 1000
 
 
-# who takes back what was lent
+# Reclaim of lent resources
 
 
 def lent(size: int, minimum: int, count: int = NODES) -> ClusterState:
@@ -159,7 +159,7 @@ def reclaim(size: int, minimum: int, members: int, gpus: int) -> list[Row]:
     return rows
 
 
-# who is more important
+# Preemption by priority
 
 
 def mixed(preemptable: bool = True, fresh: bool = False) -> ClusterState:
@@ -202,7 +202,7 @@ def cpu_pod(draw: random.Random, name: str, cpu: int, preemptable: bool = True, 
 def preempt(
     what: str, cpu: int, priority: int, promise: float | None, goes: bool, world: tuple[bool, bool]
 ) -> list[Row]:
-    """One pod on its own, twice; whether anybody goes for it is known beforehand (`goes`)."""
+    """Preempt for a single pod, twice; `goes` states whether a pod is evicted for it."""
     scheduler = quiet(mixed(*world))
     draw = random.Random(13)
     rows: list[Row] = []

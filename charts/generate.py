@@ -52,7 +52,7 @@ _RELEASE = "${namespace}"
 _SCHEDULERS = "${schedulers}"
 _PREFIX = "${prefix}"
 _LEASE = "${lease}"
-#: What the names of those objects begin with that every release has for itself where others see them.
+#: Prefix of the names of cluster-wide objects that each release creates for itself.
 _OWN = "${own}"
 #: Kinds without a namespace, and the namespace of others, where two releases meet.
 _MEETING_KINDS = (
@@ -137,7 +137,7 @@ def _open_names(rule: dict[str, Any]) -> None:
 
 
 def _own_name(each: dict[str, Any]) -> None:
-    """Where releases meet, names begin with what the release says; so do those that point there."""
+    """Prefix names of objects that two releases would share, and references to them, with the release."""
     metadata = each["metadata"]
     if each["kind"] not in _MEETING_KINDS and metadata.get("namespace") != _MEETING_NAMESPACE:
         return
@@ -148,7 +148,7 @@ def _own_name(each: dict[str, Any]) -> None:
 
 
 def _requirements() -> str:
-    """Of what `constraints.txt` pins, what runs: all that the dependencies ask for, and they in turn."""
+    """Return the pins of `constraints.txt` for the dependencies of the project, and for their dependencies."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     waiting, wanted = [Requirement(each) for each in project["dependencies"]], set[str]()
     while waiting:

@@ -357,7 +357,7 @@ class SoakCluster(Scenario):
                 for number, placeholder in enumerate(placeholders):
                     node = nominate.held[number] if number < len(nominate.held) else ""
                     self.becomes(placeholder.pod.uid, nominated_node=node)
-        self._forget_ended_placeholders()
+        self.forget_expired()
         self.cycles += 1
         self.binds += len(plan.binds)
         self.evictions += len(plan.evictions)
@@ -370,15 +370,6 @@ class SoakCluster(Scenario):
         self._announced_pods_are_real()
         self.audit_changes()
         return plan
-
-    def _forget_ended_placeholders(self) -> None:
-        """Remove expected members that the scheduler expects no more: the API has the end of their time."""
-        pods = self.state.pods
-        for about, event in list(self._observed.items()):
-            if isinstance(event, PodUpdated) and event.pod.placeholder:
-                uid = event.pod.uid
-                if uid not in pods and uid not in pods.placeholders.claimed:
-                    del self._observed[about]
 
     def rest(self) -> None:
         """Schedule until idle: then no message changes, and every waiting unit has a reason.

@@ -392,7 +392,7 @@ class World:
             self.queue.add(self.now + remaining, EventOrder.END, partial(self._end_pods, run, group))
 
     def _end_pods(self, run: JobRun, pods: list[PodRun]) -> None:
-        """End pods whose work is done or whose limit is reached; skip those that were deleted before."""
+        """End pods at the end of their work or at their run-time limit; skip deleted pods."""
         ended = [live for live in pods if run.pods.get(live.pod.uid) is live and not live.pod.terminating]
         killed = run.job.killed
         for live in ended:

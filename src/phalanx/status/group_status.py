@@ -215,7 +215,7 @@ class GroupStatuses:
             return change
         rows = {each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0}
         name = self._state.topology.hypernodes.around(rows)
-        # After a start, the object itself tells what was written last.
+        # After a start of this process, the object has the last annotated HyperNode.
         if not name or name == (group.hypernode or found.hypernode):
             return change
         return msgspec.structs.replace(change or StatusChange(found.ref), annotations={annotation: name})

@@ -82,7 +82,7 @@ def _start_within(session: Session, unit: QueuedUnit, demand: WaitReason, latest
     plan = plan_of(session)
     assert plan is not None
     reservation = plan.get(unit.key)
-    priority = min(session.turn_priority(member) for member in unit.members)
+    priority = session.unit_priority(unit)
     hopeless = reservation is not None or plan.hopeless(unit.key, demand, priority)
     if not hopeless and demand.for_room and entitled(session, plan, unit):
         parts, limit = requested_parts(session, plan, unit), run_limit(unit)

@@ -33,7 +33,7 @@ def opens_to(session: Session, collection: Collection, unit: QueuedUnit, *, if_n
     # A late start keeps its claim: its repaired window avoids collected nodes and can be far away.
     if promise is not None and min(promise.promised, promise.start) <= session.now:
         return True
-    if min(session.turn_priority(member) for member in unit.members) > collection.priority:
+    if session.unit_priority(unit) > collection.priority:
         return True
     members = [member for gang in unit.required for member in gang.pending.values()]
     if any(member.pod.critical or member.pod_class.spec.reservation is not None for member in members):

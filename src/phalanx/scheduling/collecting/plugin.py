@@ -74,7 +74,7 @@ class Collecting(CyclePlugin):
         self._loaded: list[StoredCollection] = []
         # Gangs without room in this cycle.
         self._refused: list[QueuedUnit] = []
-        # Gangs whose nodes overlap those of a collection.
+        # Gangs with eligible nodes on which another gang collects.
         self._blocked: dict[UnitKey, None] = {}
         self._seen = -1
         self._plan: ReservationPlan | None = None
@@ -312,7 +312,7 @@ class Collecting(CyclePlugin):
         ):
             self.clocks.retry_at(unit.key, session.now + _RETRY)
             return
-        priority = min(session.turn_priority(member) for member in unit.members)
+        priority = session.unit_priority(unit)
         rivals = [key for key in self.collections if _overlap(self._eligible[key], eligible)]
         if any(self.collections[key].priority >= priority for key in rivals):
             self._blocked[unit.key] = None
@@ -351,7 +351,7 @@ class Collecting(CyclePlugin):
         return collection
 
     def _collection(self, session: Session, unit: QueuedUnit, nodes: ChosenNodes) -> Collection:
-        priority = min(session.turn_priority(member) for member in unit.members)
+        priority = session.unit_priority(unit)
         run_time, idle = run_limit(unit) or expected_run_time(unit), self._state.nodes.idle
         return Collection(unit.key, unit.name, priority, nodes, run_time, idle, session.now)
 

@@ -76,7 +76,7 @@ class TurnQueue:
             while self._next < len(self._units) and _kind(self._units[self._next]) == kind:
                 if self._grouped <= self._next:
                     if room is not None:
-                        break  # what is certain then must count those that are taken now
+                        break  # the certain room of the next turn counts the units that are taken now
                     self._group(self._next, None)
                 self._next += 1
         else:

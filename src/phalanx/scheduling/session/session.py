@@ -191,6 +191,12 @@ class Session:
         """Return the priority of a gang or pod for its turn."""
         return self._priorities.turn(gang)
 
+    def unit_priority(self, unit: QueuedUnit) -> int:
+        """Return the lowest turn priority of the members of a unit."""
+        if unit.pod is not None:
+            return self.turn_priority(unit.pod)
+        return min([self.turn_priority(gang) for gang in unit.gangs])
+
     def victim_priority(self, gang: GangRecord | None, own: int) -> int:
         """Return the priority that a preemptor of the pod must exceed."""
         return self._priorities.victim(gang, own)

@@ -88,7 +88,7 @@ def forecast_starts(
             if refused and forecast.no_start is None and forecast.start <= session.now:
                 forecast = NOT_AN_AMOUNT
         last_start[queue] = max(last_start.get(queue, 0), forecast.start)
-        yield UnitStart(unit, queue, _priority(session, unit), pods, forecast, reservation)
+        yield UnitStart(unit, queue, session.unit_priority(unit), pods, forecast, reservation)
 
 
 def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool:
@@ -157,10 +157,6 @@ def _in_order(session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
         rounds[queue] = rounds.get(queue, 0) + 1
         places.append((rounds[queue], len(places)))
     return [ordered[place] for _, place in sorted(places)]
-
-
-def _priority(session: Session, unit: QueuedUnit) -> int:
-    return min(session.turn_priority(member) for member in unit.members)
 
 
 def _startable_parts(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:

@@ -84,7 +84,7 @@ def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: Queued
 
     Reserved quota applies: its turn after the evictions is under the same limits.
     """
-    priority = _priority(session, unit)
+    priority = session.unit_priority(unit)
     keys = [each.key for each in plan.all() if each.key == unit.key or each.priority < priority]
     quota_check = session.quota_check
     former, quota_check.reserved_quota = (
@@ -111,7 +111,7 @@ class BesideThePlan(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         session, plan, unit = self._session, self._plan, self._unit
-        priority = _priority(session, unit)
+        priority = session.unit_priority(unit)
         self.opens = plan.opens_room(unit.key, priority) and plan.lift(unit.key, priority)
         session.quota_check.reserved_quota = self
 
@@ -271,7 +271,7 @@ def _restored_reservation(
         return None
     shares = shares_of(promise, parts, session.state.nodes) or ()
     window = Window(promise.start, promise.end, shares, charges_of(parts))
-    priority = _priority(session, unit)
+    priority = session.unit_priority(unit)
     queue = queue_of(session, unit)
     limit = run_limit(unit)
     duration = limit + plan.settings.start_delay if limit else 0
@@ -294,7 +294,7 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     candidates = [
         (rank, unit, queue)
         for rank, unit in session.queue.first_unschedulable(depth)
-        if (queue := queue_of(session, unit)) in in_turn or plan.count(queue, _priority(session, unit)) < depth
+        if (queue := queue_of(session, unit)) in in_turn or plan.count(queue, session.unit_priority(unit)) < depth
     ]
     heads: dict[str, list[UnitKey]] = {}
     for _, unit, queue in sorted(candidates, key=lambda entry: entry[0]):
@@ -309,7 +309,7 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
     """Reserve a start for an unschedulable unit, if it is eligible and a start exists."""
     demand, fit_error = session.unschedulable[unit.key]
-    priority = _priority(session, unit)
+    priority = session.unit_priority(unit)
     if plan.get(unit.key) is not None:
         plan.follow(unit.key, queue_of(session, unit), priority)
         parts = requested_parts(session, plan, unit) if demand.for_room else ()
@@ -352,13 +352,7 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
         return False
     if session.plugin_runtime.plugins("reserve_start") and (vote := start_vote(session, unit)) is not Vote.ABSTAIN:
         return vote is Vote.PERMIT
-    return _priority(session, unit) >= plan.settings.min_priority
-
-
-def _priority(session: Session, unit: QueuedUnit) -> int:
-    if unit.pod is not None:
-        return session.turn_priority(unit.pod)
-    return min([session.turn_priority(gang) for gang in unit.gangs])
+    return session.unit_priority(unit) >= plan.settings.min_priority
 
 
 def _permitted(session: Session, unit: QueuedUnit) -> bool:

@@ -39,7 +39,7 @@ def _is_rejected(session: Session, unit: QueuedUnit, first: Reservation) -> bool
     # `first` has the highest priority: a unit that outranks it starts before it anyway.
     if unit.reserved or nominated_members(unit) or not _starts(session, unit):
         return False
-    if min(session.turn_priority(member) for member in unit.members) > first.priority:
+    if session.unit_priority(unit) > first.priority:
         return False
     vote, plugin = _vote(session, "backfill", unit)
     if vote is Vote.REJECT and plugin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from phalanx.scheduling.preemption.shortfall import NO_SHORTFALL, LossKey, Shortfalls
+from phalanx.scheduling.preemption.shortfall import LossKey, Shortfalls
 from phalanx.scheduling.preemption.solution import EvictionCost, cost_of
 from phalanx.scheduling.preemption.victims import VictimCandidate
 
@@ -81,4 +81,4 @@ def own_cost(way: Way) -> EvictionCost:
 
     Only budgets that allow no disruption now count as violated.
     """
-    return cost_of(way, sum(victim.exhausted_budgets for victim in way))._replace(shortfall=NO_SHORTFALL)
+    return cost_of(way, sum(victim.exhausted_budgets for victim in way))
