@@ -131,6 +131,23 @@ def test_turn_that_fails_at_the_promised_time_frees_the_node_at_once() -> None:
     assert node_of(world, "head") == "n1"
 
 
+def test_turn_that_fails_beside_a_pod_of_higher_priority_frees_the_node_at_once() -> None:
+    """The pod is placed before it in the same cycle, so only the next one decides whether the window must move."""
+    world = Scenario(POLICY).node("n1", cpu=5)
+    busy(world, "r1", "n1", 100, cpu=3)
+    ports = PodClass(run_limit=50, host_ports=(HostPort(80),))
+    world.pod("other", node="n1", pod_class=PodClass(host_ports=(HostPort(80),)), cpu=0)
+    world.pod("head", pod_class=ports, cpu=4).settle()
+    world.pod("s1", cpu=1).pod("s2", cpu=1, created=world.now + 1).settle()
+    assert (node_of(world, "s1"), node_of(world, "s2")) == ("n1", "")
+    world.now = 1100
+    world.gone("r1", "s1").pod("vip", cpu=1, priority=10)
+    world.scheduler.activate_due(world.now)
+    world.settle()
+    assert (node_of(world, "vip"), node_of(world, "s2")) == ("n1", "n1")
+    assert "NotPlaceable" in world.why_pod("head").message
+
+
 def test_unit_whose_turn_failed_rests_in_the_next_process_too() -> None:
     world = Scenario(POLICY).node("n1", cpu=4)
     world.pod("other", node="n1", pod_class=PodClass(host_ports=(HostPort(80),)), cpu=0)
@@ -261,6 +278,27 @@ def test_promise_of_a_unit_behind_a_new_head_of_its_fifo_queue_ends(head: str, r
     world.gone("r1").settle()
     assert node_of(world, "head") == "n1"
     assert not node_of(world, "young")
+
+
+@pytest.mark.parametrize("behind", ["a pod", "a gang", "two equal gangs"])
+def test_unit_behind_a_borrowing_head_of_its_fifo_queue_gets_no_start_before_the_turn_of_the_head(
+    behind: str,
+) -> None:
+    """Its window would close the room of the head, and end in the same cycle: again and again."""
+    world = Scenario(POLICY).queue("q", fifo=True).node("n1", cpu=4)
+    world.elastic_quota("ns", min={"cpu": 2}, max={"cpu": 40}).elastic_quota(
+        "idle", min={"cpu": 2}, max={"cpu": 40}
+    )
+    busy(world, "r1", "n1", 100, cpu=1)
+    world.settle()
+    for name in ("g1", "g2") if behind == "two equal gangs" else ("g1",) if behind == "a gang" else ():
+        world.gang(name, 1, queue="q", created=1002)
+        waiting(world, name, 50, gang=name, queue="q", cpu=4, created=1002)
+    if behind == "a pod":
+        waiting(world, "p", 50, queue="q", cpu=4, created=1002)
+    world.gang("head", 1, queue="q", created=1001).pod("head", gang="head", queue="q", cpu=3, created=1001)
+    world.settle()
+    assert node_of(world, "head") == "n1"
 
 
 def test_unit_behind_the_head_of_another_fifo_queue_keeps_its_promise() -> None:

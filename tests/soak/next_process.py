@@ -50,7 +50,8 @@ def differences(cluster: SoakCluster) -> str:
         if plan.binds and _moves_promises(cluster):
             return ""
         decided += [f"binds {bind.name} to {bind.node}" for bind in plan.binds]
-        if plan.evictions and (arriving or _awaits_a_retry(cluster)):
+        # An admission counts the possible victims too.
+        if (plan.evictions or plan.admissions) and (arriving or _awaits_a_retry(cluster)):
             return ""
         decided += [f"evicts {evict.name} ({evict.reason})" for evict in plan.evictions]
         decided += [f"admits {admit.gang.name}" for admit in plan.admissions]

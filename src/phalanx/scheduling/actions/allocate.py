@@ -178,6 +178,9 @@ class _Walk:
                     self._borrowing.postpone(units, {first.charge_path: first.footprint.amounts})
                     return
                 count = count or len(units)
+            if free and self._borrowing.follows(units[0]):
+                self._borrowing.postpone_behind(units)
+                return
             place_alone(session, units[:count], kind)
             if session.plan.complete:
                 self._lanes.passed(units[:count])

@@ -108,6 +108,23 @@ class Borrowing:
             self._behind.setdefault(account, -1)
         self._waiting.append(_Postponed(entries, degree, accounts))
 
+    def follows(self, unit: QueuedUnit) -> bool:
+        """Return whether a postponed unit is before this one in a queue that keeps its order."""
+        if not self._behind or unit in self._exempt:
+            return False
+        queues = [self._session.charge_path(member).queue for member in unit.members]
+        return any(
+            queue in self._behind and keeps_order(self._queues, queue) for queue in queues if queue is not None
+        )
+
+    def postpone_behind(self, entries: Sequence[QueuedUnit]) -> None:
+        """Postpone units that could not be placed behind a postponed one (`follows`).
+
+        Their reason, and a start that is reserved for them, depend on the turn of the unit before them.
+        """
+        queues = (self._session.charge_path(member).queue for unit in entries for member in unit.members)
+        self._waiting.append(_Postponed(entries, 0, dict.fromkeys(queue for queue in queues if queue is not None)))
+
     def __contains__(self, unit: QueuedUnit) -> bool:
         """Return whether the last postponed entry is the unit."""
         return bool(self._waiting) and self._waiting[-1].entries[0] is unit

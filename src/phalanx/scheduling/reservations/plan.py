@@ -457,7 +457,10 @@ class ReservationPlan(RepairedPlan):
         After a rest it can get another start.
         """
         reservation = self._reservations.get(key)
-        if reservation is None or reservation.start > self._now or key in self._displacers:
+        if reservation is None or reservation.start > self._now:
+            return
+        if key in self._displacers:
+            reservation.retry_at = 0  # the next cycle moves the window, or the unit has another turn
             return
         self._end_promise(reservation, SlipCause.NOT_PLACEABLE, reason)
 

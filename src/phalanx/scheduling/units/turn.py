@@ -6,6 +6,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import nominated_memb
 from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
 from phalanx.scheduling.units.repair import place_with_moves
@@ -29,7 +30,7 @@ def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: 
         return True
     nominated = attempt.nominated
     known = session.fit_errors.known(attempt.demand) if not nominated and not opened else None
-    return _place(session, attempt, borrowing) if known is None else attempt.refuse(known)
+    return _place(session, attempt, borrowing) if known is None else _refuse(attempt, borrowing, known)
 
 
 def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
@@ -66,7 +67,15 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
     if wanted is not None and wait_for_victims(session, unit, wanted):
         session.mark_attempted(unit)
         return False
-    return attempt.refuse(session.fit_errors.record(attempt.demand, refusal))
+    return _refuse(attempt, borrowing, session.fit_errors.record(attempt.demand, refusal))
+
+
+def _refuse(attempt: Attempt, borrowing: Borrowing, fit_error: FitError) -> bool:
+    """Refuse the unit, or postpone it behind a postponed one of its queue."""
+    if borrowing.active and not attempt.nominated and borrowing.follows(attempt.unit):
+        borrowing.postpone_behind([attempt.unit])
+        return False
+    return attempt.refuse(fit_error)
 
 
 def _keep_room(session: Session, unit: QueuedUnit) -> None:
