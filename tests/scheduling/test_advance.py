@@ -246,6 +246,20 @@ class TestEnding:
             inside(world, "waits", "r").run()
             assert world.placed() == placed
 
+    @pytest.mark.parametrize("ends", ["in time", "by deletion"])
+    def test_fifo_queue_does_not_wait_for_a_head_whose_reservation_has_ended(self, ends: str) -> None:
+        """No node and no quota would help the head from then on."""
+        world = Scenario(POLICY).node("n1", cpu=4, gpu=1).queue("q", fifo=True).elastic_quota("ns", {}, {"cpu": 1})
+        reserve(world, "r", start=0, end=HOUR, cpu=2)
+        inside(world, "head", "r", queue="q", cpu=2).run()
+        later(world, 1).pod("behind", queue="q", cpu=0, gpu=1).run()
+        assert world.why_pod("behind").code == "BehindInQueue"
+        if ends == "in time":
+            later(world, HOUR)
+        else:
+            world.observe("reservation r", AdvanceReservationRemoved("r")).run()
+        assert world.placed() == ["behind"]
+
     def test_unused_reservation_is_released(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "r", start=0, end=9 * HOUR, count=4, cpu=1, unused_after=600).run()

@@ -14,6 +14,7 @@ from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.ordering.failures import ask_plugins, guarded, report_failure
+from phalanx.scheduling.ordering.fifo import unready_heads
 from phalanx.scheduling.ordering.ranks import drifting_rank, order_units, rank_unit
 from phalanx.scheduling.ordering.share_changes import search_again_after_changes, search_again_in_freed_room
 from phalanx.scheduling.placement.placer import build_placer
@@ -172,7 +173,7 @@ class Scheduler:
         return session
 
     def _pop_units(self, session: Session) -> None:
-        self.queue.activate(list(self.features.wake(session)))
+        self.queue.activate([*self.features.wake(session), *unready_heads(session)])
         self._session = session  # whose limits the plan of reservations reads until the next cycle
         if self.policy.eviction.active and not self._refresh_verdicts:
             search_again_in_freed_room(session)  # rechecks of verdicts find that otherwise

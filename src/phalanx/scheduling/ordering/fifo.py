@@ -10,7 +10,7 @@ from phalanx.scheduling.framework.queue_policies import any_order, keeps_order
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
-from phalanx.scheduling.queue.unschedulable import Rank
+from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
 from phalanx.scheduling.refusals.refusal import BlockedByFifo, pod_object
 from phalanx.scheduling.session.session import Session
 
@@ -95,6 +95,12 @@ class FifoQueues:
 def any_queue_keeps_order(session: Session) -> bool:
     """Return whether the units of some queue keep their order; cheap."""
     return session.state.ledger.keeps_order or any_order(session.plugin_runtime.policy.queues)
+
+
+def unready_heads(session: Session) -> list[UnitKey]:
+    """Return the heads that have ceased to wait for nodes or quota: a reservation that they need has ended."""
+    waiting = ((key, session.queue.demand_of(key)) for key in session.queue.heads)
+    return [key for key, demand in waiting if demand is not None and not demand.holds_the_line(session)]
 
 
 def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[NamedObject, ...]:

@@ -3,7 +3,7 @@ overtake."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
@@ -19,6 +19,9 @@ class FifoHeads:
     def __init__(self) -> None:
         self._heads: dict[AccountKey, dict[UnitKey, Head]] = {}
         self._queues: dict[UnitKey, AccountKey] = {}
+
+    def __iter__(self) -> Iterator[UnitKey]:
+        return iter(self._queues)
 
     def put(self, key: UnitKey, queue: AccountKey, head: Head) -> AccountKey | None:
         """Record a waiting gang or pod as a head of a queue. Return another queue of which it was a head before."""

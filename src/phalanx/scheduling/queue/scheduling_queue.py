@@ -43,7 +43,7 @@ class SchedulingQueue:
         self._freed_version = state.capacity_version
         self._affinity_version = state.affinity_version
         self._all_true_at = -1
-        self._heads = FifoHeads()
+        self.heads = FifoHeads()
         self._rechecks: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
@@ -385,26 +385,26 @@ class SchedulingQueue:
 
     def set_fifo_head(self, queue: AccountKey, key: UnitKey, head: Head) -> None:
         """Record that a unit blocks the units behind it in its queue while it is unschedulable."""
-        former = self._heads.put(key, queue, head)
+        former = self.heads.put(key, queue, head)
         if former is not None:
             self.activate_all_of(FifoBlocked(former))
 
     def remove_fifo_head(self, key: UnitKey) -> None:
         """Record that a unit blocks no queue; activate the units behind it if it did."""
-        former = self._heads.remove(key)
+        former = self.heads.remove(key)
         if former is not None:
             self.activate_all_of(FifoBlocked(former))
 
     def fifo_head(self, queue: AccountKey, refused: Container[UnitKey], but: UnitKey) -> Head | None:
         """Return the first unit except `but` that blocks the queue: unschedulable, or `refused` in this cycle."""
-        return self._heads.first(queue, lambda key: key in refused or key in self._unschedulable, but)
+        return self.heads.first(queue, lambda key: key in refused or key in self._unschedulable, but)
 
     def _release_fifo_queues(self) -> None:
         """Activate the units behind heads that have no pending pods any more, or wait for a change of their own.
 
         Only between cycles: the units of a cycle are neither active nor unschedulable.
         """
-        for queue in self._heads.remove_gone(lambda key: key in self._unschedulable or key in self._active):
+        for queue in self.heads.remove_gone(lambda key: key in self._unschedulable or key in self._active):
             self.activate_all_of(FifoBlocked(queue))
 
     def activate_all_of(self, demand: WaitReason) -> None:
