@@ -13,19 +13,21 @@ from phalanx.model.reclaim_records import ReclaimedGang
 from phalanx.scheduling.collecting.plugin import Collecting, load_collections
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom, load_reclaims
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.session.eviction_log import NotedEvictions
 
 from ..scheduling.features import starts
 
 
 class StoredRecords(msgspec.Struct, frozen=True):
     """Promised starts with their losses and grants (`promises`, as stored), observed starts, the back-offs of
-    nodes and of reclaimed gangs, and collections (as stored)."""
+    nodes and of reclaimed gangs, collections (as stored), and evictions that count against rates."""
 
     promises: str
     observed: StoredStarts
     node_backoffs: tuple[NodeBackoffEntry, ...]
     reclaimed: list[ReclaimedGang]
     collections: str
+    evictions: list[NotedEvictions]
 
     @classmethod
     def of(cls, scheduler: Scheduler, state: ClusterState) -> StoredRecords:
@@ -38,6 +40,7 @@ class StoredRecords(msgspec.Struct, frozen=True):
             state.nodes.backoff.entries(),
             borrowed.backoff.export() if borrowed is not None else [],
             encode_collections(collecting.export() if collecting is not None else []),
+            scheduler.cycle_history.evictions.export(),
         )
 
     def load(self, scheduler: Scheduler, state: ClusterState) -> None:
@@ -52,3 +55,4 @@ class StoredRecords(msgspec.Struct, frozen=True):
         collections, fault = decode_collections(self.collections)
         assert not fault
         load_collections(scheduler.features, collections)
+        scheduler.cycle_history.evictions.restore(self.evictions)
