@@ -53,3 +53,21 @@ def test_rank_of_a_promise_follows_the_priority_of_its_unit() -> None:
     again = next_process(world)
     assert ranks(again) == ranks(world)
     assert [start_of(again, name) for name in ("first", "g")] == [start_of(world, name) for name in ("first", "g")]
+
+
+@pytest.mark.parametrize("refreshes", [True, False], ids=["verdicts refreshed", "verdicts not refreshed"])
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_units_behind_those_without_a_possible_start_get_one_as_in_the_next_process(
+    depth: int, refreshes: bool
+) -> None:
+    world = Scenario(policy(depth=depth)).queue("q").queue("other").node("n1", cpu=4)
+    world.scheduler._refresh_verdicts = refreshes
+    busy(world, "short", "n1", 100, cpu=4)
+    world.pod("first", cpu=4, queue="other", priority=10)
+    for number in range(3):
+        world.pod(f"large-{number}", cpu=8 + number, queue="q")
+    world.pod("small", cpu=4, queue="q").settle()
+    assert (start_of(world, "first"), start_of(world, "small")) == (100, None)
+    world.gone("first").settle()
+    assert start_of(world, "small") == 100
+    assert start_of(restarted(world, encode([]), policy(depth=depth)), "small") == 100

@@ -437,7 +437,7 @@ class Collecting(CyclePlugin):
         """Invalidate the placements on the rows of changed collections, and exclude these rows from new windows."""
         self.room.note(collections)
         if self._plan is not None:
-            self._plan.collected = {key: each.rows for key, each in self.collections.items()}
+            self._plan.collect_on({key: each.rows for key, each in self.collections.items()})
 
     def _tell_collection(self, collection: Collection) -> None:
         self._texts.publish(collection.key, collection_sentence(self._state, collection, self._now))

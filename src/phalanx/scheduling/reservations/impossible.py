@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,18 +21,6 @@ class Never(msgspec.Struct, frozen=True):
 
     message: str
     closed: bool = False
-
-
-class FailedSearch(msgspec.Struct, frozen=True):
-    """Search that found no start, with all that its result depends on.
-
-    `moment` is the version of the cluster, `request` the request of the unit. `never` is the reason why the unit
-    can never run; None if a blocking pod has no known end.
-    """
-
-    moment: tuple[int, ...]
-    request: Hashable
-    never: Never | None
 
 
 def why_never(state: ClusterState, quotas: QuotaCheck, parts: Sequence[Part]) -> Never | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.promise_records import SlipCause, StoredLoss, StoredReservation, ToldStart
@@ -15,9 +14,16 @@ from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.quota_check import QuotaCheck
 from phalanx.scheduling.reservations.advance import Ask
-from phalanx.scheduling.reservations.impossible import FailedSearch, why_never
+from phalanx.scheduling.reservations.failed_searches import (
+    FailedSearch,
+    FailedStartSearches,
+    MissingGrowth,
+    missing_growth,
+)
+from phalanx.scheduling.reservations.impossible import why_never
 from phalanx.scheduling.reservations.repaired_plan import LostWindow, RepairedPlan
 from phalanx.scheduling.reservations.reservation import Reservation
+from phalanx.scheduling.reservations.slip_causes import cause_since
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
@@ -27,10 +33,6 @@ from phalanx.scheduling.reservations.window import Part, Window
 _SLACK = 60
 #: Seconds between two such turns, unless the cluster changes before.
 _RETRY = 30
-
-
-#: Maximum number of repeated searches for units without a possible start in one cycle.
-_MOST_SEARCHES = 8
 
 
 class ReservationPlan(RepairedPlan):
@@ -52,10 +54,7 @@ class ReservationPlan(RepairedPlan):
         # Time of the last cycle with an earlier time.
         self._previous = 0
         self._advance_version = 0
-        # Units without a possible start. The next cycle searches again for units with an older moment.
-        self._hopeless: dict[UnitKey, FailedSearch] = {}
-        self._outdated_searches = False
-        self._searched_at: tuple[int, ...] = ()
+        self._failed = FailedStartSearches(self._fails_again)
         # Unit of each gang that has requested a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
 
@@ -85,7 +84,7 @@ class ReservationPlan(RepairedPlan):
         if reservation is not None:
             words = reservation.words = reservation.words or self._basis_of(reservation)
             return start_sentence(reservation.told, words, reservation.slips, self._now, reservation.spares)
-        return self.starts.without_promise(key, self._hopeless.get(key))
+        return self.starts.without_promise(key, self._failed.get(key))
 
     def is_promised(self, gang: GangKey) -> bool:
         """Return whether a start is reserved for the unit of a gang."""
@@ -130,7 +129,7 @@ class ReservationPlan(RepairedPlan):
     @property
     def outdated(self) -> bool:
         """Whether the end of a pod, or a node, has changed since the plan was updated."""
-        if self._hopeless and (self._outdated_searches or self._searched_at != self._search_moment()):
+        if self._failed.is_outdated(self._search_moment()):
             return True
         if self.advance.outdated:
             return True
@@ -186,7 +185,7 @@ class ReservationPlan(RepairedPlan):
         rested = [key for key, until in self.starts.rests().items() if former < until <= now]
         self._follow_nodes(parts_now)
         if not self.active:
-            return rested + self._outdated_hopeless(waits)
+            return rested + self._failed.pop_outdated(self._search_moment(), waits)
         released = self.advance.advance(now)
         gone = [reservation for key, reservation in self._reservations.items() if not waits(key)]
         obstructed = any(map(obstacle, self._reservations))
@@ -199,7 +198,7 @@ class ReservationPlan(RepairedPlan):
             self._drop(reservation)
         if not intact:
             self.end_obstructed(obstacle)
-        again = rested + self._outdated_hopeless(waits)
+        again = rested + self._failed.pop_outdated(self._search_moment(), waits)
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
         }
@@ -246,22 +245,12 @@ class ReservationPlan(RepairedPlan):
             return False  # overdue pods are expected to end later
         return not self._has_limited_accounts()
 
-    def _outdated_hopeless(self, waits: Callable[[UnitKey], bool]) -> list[UnitKey]:
-        """Return units for which a start is searched again, because the end of a pod or a node has changed.
-
-        Where room has grown, `hopeless` lets the first units of each queue search again: without a depth all units.
-        """
-        moment = self._searched_at = self._search_moment()
-        for key in [key for key in self._hopeless if not waits(key)]:
-            del self._hopeless[key]
-        outdated = [key for key, failed in self._hopeless.items() if failed.moment[-len(moment) :] != moment]
-        self._outdated_searches = len(outdated) > _MOST_SEARCHES
-        for key in outdated[:_MOST_SEARCHES]:
-            del self._hopeless[key]
-        return outdated[:_MOST_SEARCHES]
-
     def _search_moment(self) -> tuple[int, ...]:
-        """Return the part of the moment with which starts are searched again for all units without a start."""
+        """Return the part of the moment with which starts are searched again for all units without a start.
+
+        With a depth, room that has grown lets the first units of each queue search again (`hopeless`), without one
+        all units.
+        """
         return self._moment()[1:] if self.settings.depth else self._moment()
 
     def _grant(self, ask: Ask) -> None:
@@ -329,7 +318,7 @@ class ReservationPlan(RepairedPlan):
             self._reservations[reservation.key] = reservation
             self.restored[reservation.key] = promise
             if not reservation.window.shares:
-                lost.append(LostWindow(reservation, self._cause_since(promise), ""))
+                lost.append(LostWindow(reservation, cause_since(self._state, promise), ""))
             elif not self._stale:
                 self._put_on(reservation.window)
         if lost:
@@ -344,12 +333,6 @@ class ReservationPlan(RepairedPlan):
                 if not isinstance(loss.key, str):
                     self._unit_of.update(dict.fromkeys(loss.key, loss.key))
                 self.starts.restore_loss(loss.key, loss.slips)
-
-    def _cause_since(self, promise: StoredReservation) -> SlipCause:
-        """Return why the stored nodes of a promise do not serve its unit any more."""
-        names = (name for share in promise.shares for name in share.nodes)
-        lost = any(self._state.nodes.row(name) == NO_ROW for name in names)
-        return SlipCause.NODE_LOST if lost else SlipCause.LIMIT_CHANGED
 
     @property
     def has_loaded(self) -> bool:
@@ -378,12 +361,12 @@ class ReservationPlan(RepairedPlan):
         duration += self.settings.start_delay if duration else 0
         if not isinstance(key, str):
             self._unit_of.update(dict.fromkeys(key, key))
-        window = self._search_by_rank(parts, duration, priority, name)
+        found = self._search_by_rank(parts, duration, priority, name)
+        window = found.window
         if window is None:
-            request, never = (demand, priority), why_never(self._state, quotas, parts)
-            self._hopeless[key] = FailedSearch(self._moment(), request, never)
+            self._search_failed(key, priority, parts, demand, found.lacking)
             return None
-        self._hopeless.pop(key, None)
+        self._failed.drop(key)
         reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
         self.starts.made(reservation)
         self._reservations[key] = reservation
@@ -421,17 +404,39 @@ class ReservationPlan(RepairedPlan):
         """
         if self.starts.rest_of(key) > self._now:
             return True
-        failed = self._hopeless.get(key)
-        if failed is None:
+        return self._failed.holds(key, self._moment(), (demand, priority) if demand is not None else None)
+
+    def has_start(
+        self, key: UnitKey, priority: int, parts: tuple[Part, ...], duration: int, demand: WaitReason
+    ) -> bool:
+        """Return whether `reserve` would find a window; record that none was found, as `reserve` does."""
+        if any(reservation.priority < priority for reservation in self._reservations.values()):
+            return True  # only with these windows moved away
+        found = self._find(parts, duration + (self.settings.start_delay if duration else 0), FOREVER)
+        if found.window is None:
+            self._search_failed(key, priority, parts, demand, found.lacking)
+        return found.window is not None
+
+    def _search_failed(
+        self, key: UnitKey, priority: int, parts: tuple[Part, ...], demand: WaitReason, lacking: int
+    ) -> None:
+        assert self._quotas is not None
+        never = why_never(self._state, self._quotas, parts)
+        missing = missing_growth(self._future, parts, lacking, self._usable_rows(), priority)
+        self._failed.put(key, FailedSearch(self._moment(), (demand, priority), never, missing))
+
+    def _fails_again(self, missing: MissingGrowth) -> bool:
+        """Return whether the nodes have gained too little room since a failed search."""
+        if missing.rows != self._usable_rows():
             return False
-        if failed.moment == self._moment() and (demand is None or failed.request == (demand, priority)):
-            return True
-        del self._hopeless[key]
-        return False
+        # Windows of lower priority move behind the unit, and their room does not count as growth.
+        if any(reservation.priority < missing.priority for reservation in self._reservations.values()):
+            return False
+        self._catch_up()
+        return missing.lasts(self._future)
 
     def question(self, parts: tuple[Part, ...], duration: int) -> Window | None:
         """Return the window in which the parts could start beside all reservations; reserve nothing."""
-        self._catch_up()
         return self._search(parts, duration)
 
     def started(self, key: UnitKey) -> None:

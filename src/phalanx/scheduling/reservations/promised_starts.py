@@ -8,7 +8,7 @@ from phalanx.model.promise_records import ObservedStart, Slip, SlipCause
 from phalanx.model.promise_texts import postponement
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import StartCalibration
-from phalanx.scheduling.reservations.impossible import FailedSearch
+from phalanx.scheduling.reservations.failed_searches import FailedSearch
 from phalanx.scheduling.reservations.outcomes import PromiseOutcomes
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts

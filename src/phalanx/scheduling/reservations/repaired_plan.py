@@ -394,24 +394,25 @@ class RepairedPlan(StandingPlan):
 
     # -- a new reservation -------------------------------------------------------------------------------------
 
-    def _search_by_rank(self, parts: Sequence[Part], duration: int, priority: int, name: str) -> Window | None:
+    def _search_by_rank(self, parts: Sequence[Part], duration: int, priority: int, name: str) -> FoundWindow:
         """Return the earliest reserved window of a new reservation; windows of lower priority move behind it."""
-        beside = self._search(parts, duration)
+        found = self._find(parts, duration, FOREVER)
         lower = [each for each in self.all() if each.priority < priority]
         if not lower:
-            if beside is not None:
-                self._put_on(beside)
-            return beside
+            if found.window is not None:
+                self._put_on(found.window)
+            return found
+        beside = found.window
         for each in lower:
             self._take_off(each.window)
         window = self._search(parts, duration, beside.start if beside is not None else FOREVER) or beside
         if window is None:
             for each in lower:
                 self._put_on(each.window)
-            return None
+            return FoundWindow(None)
         self._put_on(window)
         self._open(self._cascade(lower, {}, (SlipCause.DISPLACED, name)))
-        return window
+        return FoundWindow(window)
 
     # -- compression -------------------------------------------------------------------------------------------
 

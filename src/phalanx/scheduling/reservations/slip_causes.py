@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.model.promise_records import SlipCause
+from phalanx.model.promise_records import SlipCause, StoredReservation
 from phalanx.scheduling.reservations.pod_ends import begun_late, latest_end, overrun
 from phalanx.scheduling.reservations.reservation import Reservation
 
@@ -67,3 +68,9 @@ def _last_pod(
     ends = [(latest_end(record, now, start_delay), record.pod.key, record) for record in state.pods.on(row)]
     end, _, last = max(ends, key=lambda entry: entry[:2], default=(0, "", None))
     return last if end > reservation.start else None
+
+
+def cause_since(state: ClusterState, promise: StoredReservation) -> SlipCause:
+    """Return why the stored nodes of a promise do not serve its unit any more."""
+    lost = any(state.nodes.row(name) == NO_ROW for share in promise.shares for name in share.nodes)
+    return SlipCause.NODE_LOST if lost else SlipCause.LIMIT_CHANGED

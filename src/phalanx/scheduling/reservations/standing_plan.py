@@ -39,8 +39,9 @@ class StandingPlan:
         self._lifted: dict[UnitKey, Reservation] = {}
         # Free room of late starts from now on, beside their windows.
         self._holds: dict[UnitKey, Window] = {}
-        # Rows on which units collect room: other units get no window there.
+        # Rows on which units collect room, where other units get no window, and the number of their changes.
         self.collected: dict[UnitKey, RowArray] = {}
+        self._collections = 0
         self.advance = AdvancePlan(state)
         self._future = self._new_future()
         self._accounts: AccountFuture | None = None
@@ -68,6 +69,14 @@ class StandingPlan:
         """Return bool[N]: the rows with reserved windows that are not lifted; rows beyond its end have none."""
         return self._rows
 
+    def collect_on(self, collected: dict[UnitKey, RowArray]) -> None:
+        """Set the rows on which units collect room."""
+        former, self.collected = self.collected, collected
+        same = former.keys() == collected.keys()
+        self._collections += not (
+            same and all(np.array_equal(former[key], rows) for key, rows in collected.items())
+        )
+
     def beside_collections(self, key: UnitKey, rows: BoolArray) -> BoolArray:
         """Return bool[N]: `rows` without those on which other units collect room."""
         others = [collected for unit, collected in self.collected.items() if unit != key]
@@ -77,6 +86,10 @@ class StandingPlan:
         for collected in others:
             beside[collected[collected < len(beside)]] = False
         return beside
+
+    def _usable_rows(self) -> tuple[int, int]:
+        """Return the version of the rows that units can use: by their labels and taints, beside collections."""
+        return self._state.nodes.relabelled.end, self._collections
 
     def _new_future(self) -> FutureMatrix:
         future = FutureMatrix(self._state, self.settings.start_delay)

@@ -63,6 +63,9 @@ class StartReservations(CyclePlugin):
         self._again = False
         self._rejected: dict[UnitKey, None] = {}
         self._rehearses = False
+        # Units that get a start next in the present cycle, and whether some of the last ones had no possible start.
+        self._next: list[UnitKey] = []
+        self._in_vain = False
         #: Time of the last publication of promised starts in seconds since the epoch; 0 before the first.
         self.published_at = 0.0
 
@@ -122,7 +125,9 @@ class StartReservations(CyclePlugin):
         return (*due, *rejected) if rejected else due
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
-        return next_in_line(session, self.plan) if self.plan is not None else ()
+        if self.plan is not None:
+            self._next = next_in_line(session, self.plan, self._in_vain)
+        return self._next
 
     def begin(self, session: Session) -> None:
         if self.plan is not None:
@@ -174,11 +179,16 @@ class StartReservations(CyclePlugin):
         changed = bool(plan_of_cycle.binds or plan_of_cycle.nominations or plan_of_cycle.evictions)
         if len(plan) and any_queue_keeps_order(session):
             plan.end_obstructed(partial(queue_obstacle, session, FifoQueues(session)))
+        in_vain, was_in_vain = any(map(plan.hopeless, self._next)), self._in_vain
+        if self._next:
+            self._in_vain = in_vain
         try:
             if sample_forecasts(session, plan, due):
                 self._forecast_at = session.now + interval
         finally:
             self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
+            # The units behind those without a possible start have not been examined yet.
+            self._again |= in_vain and not was_in_vain
 
     def note(self, of: GangKey | str) -> str:
         if self.plan is None:

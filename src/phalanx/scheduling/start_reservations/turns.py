@@ -281,11 +281,13 @@ def _restored_reservation(
     return reservation
 
 
-def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
+def next_in_line(session: Session, plan: ReservationPlan, searches: bool) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
     No unit behind them can have a turn before them. Where a queue has its reservations, none is next, unless a unit
-    with a reservation has its turn in this cycle: once it starts, the next one must be reserved before others.
+    with a reservation has its turn in this cycle: once it starts, the next one must be reserved before others. With
+    `searches`, units without a possible start are left out: a search costs less than a turn in vain, but more than
+    no search for units that have one.
     """
     depth = plan.settings.depth
     if not depth:
@@ -298,12 +300,21 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     ]
     heads: dict[str, list[UnitKey]] = {}
     for _, unit, queue in sorted(candidates, key=lambda entry: entry[0]):
-        if plan.get(unit.key) is None and not plan.hopeless(unit.key):
-            chosen = heads.setdefault(queue, [])
-            # Only as many units as get a reservation are examined.
-            if len(chosen) < depth and entitled(session, plan, unit):
-                chosen.append(unit.key)
+        chosen = heads.setdefault(queue, [])
+        # Only as many units as get a reservation are examined.
+        if len(chosen) >= depth or plan.get(unit.key) is not None or plan.hopeless(unit.key):
+            continue
+        if entitled(session, plan, unit) and (not searches or _has_start(session, plan, unit)):
+            chosen.append(unit.key)
     return [key for keys in heads.values() for key in keys]
+
+
+def _has_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
+    """Return whether a start is known for an unschedulable unit."""
+    demand, parts = session.queue.demand_of(unit.key), requested_parts(session, plan, unit)
+    if demand is None or not demand.for_room or not parts:
+        return False
+    return plan.has_start(unit.key, session.unit_priority(unit), parts, run_limit(unit), demand)
 
 
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
