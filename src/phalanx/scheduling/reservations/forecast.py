@@ -104,9 +104,8 @@ class StartForecaster:
 
     def next(self, asked: ForecastQuestion) -> StartForecast:
         """Return the start of the next request, and reserve its window in this forecast."""
-        line = self._future.line
         self._future.update()
-        if line is not self._future.line:
+        if self._accounts.line is not self._future.line:
             self._accounts = self._look_at_accounts()
         duration = asked.duration + self._start_delay if asked.duration else 0
         parts, window = asked.parts, self._earliest(asked.parts, duration, asked.not_before)
@@ -117,7 +116,7 @@ class StartForecaster:
         if window is None:
             return self._none(asked)
         self._windows.append(window)
-        self._future.take(window)
+        self._future.reserve(window)
         self._accounts.take(window)
         late = self._too_late(asked, window.start)
         return late or self.told(parts, window)

@@ -13,7 +13,7 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
 from phalanx.scheduling.reservations.pod_ends import PodEnds
-from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON, Timeline, timeline
+from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON, Timeline, most_moments, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
 
 # If a larger part of the rows has changed, a full recount is cheaper.
@@ -158,6 +158,17 @@ class FutureMatrix:
             rows |= self._carry(former, line)
         self._recount(sorted(rows))
 
+    def _carry_counts(self, slots: RowArray, comparable: bool) -> None:
+        """Bring the counts that were queried since the last time to a new time line; forget the others."""
+        unused = [key for key, counts in self._counts.items() if not counts.queried]
+        for key in unused:
+            del self._counts[key]
+        # Counts that begin anew have grown by more than anything measured before.
+        self._base += _MORE_THAN_ANY if unused else 0
+        for counts in self._counts.values():
+            counts.carry(slots, comparable)
+        self._least.clear()
+
     def _carry(self, former: Timeline, line: Timeline) -> set[int]:
         """Bring all amounts to a new time line; return the rows that are to be recounted.
 
@@ -167,15 +178,8 @@ class FutureMatrix:
             self._free[column] = free[slots]
         # On a grid, a window can become shorter by a new edge, so that a unit fits without growth of the room.
         comparable = former.exact and line.exact
-        unused = [key for key, counts in self._counts.items() if not counts.queried]
-        for key in unused:
-            del self._counts[key]
-        # Counts that begin anew have grown by more than anything measured before.
-        self._base += _MORE_THAN_ANY if unused else 0
-        for counts in self._counts.values():
-            counts.carry(slots, comparable)
+        self._carry_counts(slots, comparable)
         self.drawn += not comparable
-        self._least.clear()
         if comparable:
             # Up to the horizon every moment is an edge; the rows of moments that have passed are recounted anyway.
             horizon = former.edges[0] + HORIZON
@@ -316,13 +320,29 @@ class FutureMatrix:
     def take(self, window: Window) -> None:
         """Subtract a window."""
         self._standing[id(window)] = window
-        # An exact time line needs an edge at every end of a window.
-        self._redraw |= self.line.exact and any(
-            self.line.edges[0] < when < FOREVER and when not in self.line.edges
-            for when in (window.start, window.end)
-        )
+        self._redraw |= bool(self._missing_edges(window))
         self._index_window(window, True)
         self._change(window, -1)
+
+    def reserve(self, window: Window) -> None:
+        """Subtract a window that stays: an exact time line gets its edges now, not at the next update."""
+        if not self._redraw and (missing := self._missing_edges(window)):
+            closures = self._state.nodes.maintenance.closures
+            moments = len(self.pod_ends.moments) + 2 * (len(self._standing) + 1 + len(closures))
+            if moments <= most_moments(self._extent):
+                former, self.line = self.line, self.line.with_moments(missing)
+                slots = self.line.slots_in(former)
+                for column, free in self._free.items():
+                    self._free[column] = free[slots]
+                self._carry_counts(slots, comparable=True)
+        self.take(window)
+
+    def _missing_edges(self, window: Window) -> list[int]:
+        """Return the ends of a window that an exact time line has no edge for."""
+        line, edges = self.line, self.line.edges
+        if not line.exact:
+            return []
+        return [when for when in (window.start, window.end) if edges[0] < when < FOREVER and when not in edges]
 
     def give_back(self, window: Window) -> None:
         """Add the amounts of a window back."""
@@ -410,11 +430,12 @@ class FutureMatrix:
         """
         fits: CountArray | None = None
         if self._extent * len(self.line) < _FEW_CELLS:
+            least: IntArray | None = None
             for column, amount in pod_class.demand:
-                counts = as_counts(self.free(column) // amount)
-                fits = counts if fits is None else np.minimum(fits, counts, out=fits)
-            assert fits is not None  # every pod takes a pod slot
-            return fits
+                copies = self.free(column) // amount
+                least = copies if least is None else np.minimum(least, copies, out=least)
+            assert least is not None  # every pod takes a pod slot
+            return as_counts(least)
         columns, amounts = pod_class.columns, pod_class.amounts
         scarcity = np.argsort(self._state.nodes.idle[columns].sum(axis=1) // amounts, kind="stable")
         for column, amount in zip(columns[scarcity].tolist(), amounts[scarcity].tolist(), strict=True):

@@ -57,6 +57,10 @@ class Timeline:
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
         return first, max(last, first + 1)
 
+    def with_moments(self, moments: Iterable[int]) -> Timeline:
+        """Return the time line with further edges."""
+        return Timeline(tuple(sorted({*self.edges, *moments})), self.exact, self.kept)
+
     def can_carry_to(self, line: Timeline) -> bool:
         """Return whether amounts on this time line can be brought to a later one."""
         return self.exact is line.exact and line.edges[0] >= self.edges[0]
@@ -81,6 +85,11 @@ class Timeline:
         return self.edges[place] if place < len(self.edges) else end
 
 
+def most_moments(nodes: int) -> int:
+    """Return the largest number of moments with which a plan over `nodes` nodes is exact to the second."""
+    return min(_MOST_EXACT, _MOST_CELLS // max(1, nodes))
+
+
 def timeline(
     now: int,
     ends: Collection[int],
@@ -99,7 +108,7 @@ def timeline(
     last = first + HORIZON
     fixed = {when for when in kept if first < when < FOREVER}
     closing = {when for when in closures if first < when < FOREVER}
-    if len(ends) + len(fixed) + len(closing) <= min(_MOST_EXACT, _MOST_CELLS // max(1, nodes)):
+    if len(ends) + len(fixed) + len(closing) <= most_moments(nodes):
         coming = {when for when in ends if first < when <= last}
         edges = (first, *sorted(fixed | closing | coming))
         return former if former is not None and former.exact and former.edges == edges else Timeline(edges, True)

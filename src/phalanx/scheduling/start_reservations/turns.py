@@ -212,7 +212,7 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
     """Return the request of an advance reservation by class, or the reason why it has none."""
     if reservation.template is not None:
         pod_class = session.state.classes.record(reservation.template)
-        rows = session.placer.class_view(pod_class).static.copy()
+        rows = session.placer.eligible_rows(pod_class).copy()
         return (Part(pod_class, reservation.count, None, rows),)
     key = GangKey(*reservation.gang) if reservation.gang is not None else None
     unit = session.queue.unit((key,)) if key is not None else None
@@ -414,7 +414,7 @@ def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) 
     for member in chosen:
         counts.setdefault((member.pod_class.number, id(member.charge_path)), []).append(member)
     for members in counts.values():
-        rows = session.placer.class_view(members[0].pod_class).static.copy()
+        rows = session.placer.eligible_rows(members[0].pod_class).copy()
         yield Part(members[0].pod_class, len(members), members[0].charge_path, rows, domains)
 
 
