@@ -271,6 +271,19 @@ class TestForecasts:
         (start,) = plan_of(world).starts.forecasts.calibration.starts
         assert (start.told, start.waited) == (1150 - 1002, 1060 - 1002)
 
+    def test_start_of_a_unit_with_a_forecast_needs_no_further_cycle(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=3)
+        busy(world, "small", "a", 50, cpu=1)
+        waiting(world, "head", 50, cpu=4)
+        waiting(world, "next", 40, cpu=1)
+        world.settle()
+        assert plan_of(world).starts.forecasts.keys == ["next"]
+        world.now = 1050
+        world.gone("small").cycle()
+        assert len(plan_of(world).starts.forecasts.calibration.starts) == 1
+        assert not world.scheduler.features.outdated
+
     def test_deleted_unit_is_not_recorded(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)

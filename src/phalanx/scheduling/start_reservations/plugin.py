@@ -174,11 +174,9 @@ class StartReservations(CyclePlugin):
         changed = bool(plan_of_cycle.binds or plan_of_cycle.nominations or plan_of_cycle.evictions)
         if len(plan) and any_queue_keeps_order(session):
             plan.end_obstructed(partial(queue_obstacle, session, FifoQueues(session)))
-        try:
-            if sample_forecasts(session, plan, due):
-                self._forecast_at = session.now + interval
-        finally:
-            self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
+        self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
+        if sample_forecasts(session, plan, due):
+            self._forecast_at = session.now + interval
 
     def note(self, of: GangKey | str) -> str:
         if self.plan is None:
