@@ -62,6 +62,9 @@ class AccountFuture:
     def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
         """Return whether all charge paths can be charged for the parts from slot `begin` to `end`, beside their
         usage then."""
+        charge_paths = {part.charge_path for part in parts if part.charge_path is not None}
+        if not any(map(self._quotas.account_limits, charge_paths)):
+            return True
         wanted: dict[ChargePath, dict[str, int]] = {}
         for part in parts:
             if part.charge_path is not None:

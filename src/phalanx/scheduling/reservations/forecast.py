@@ -6,8 +6,10 @@ import enum
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
-from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.quota.quota_check import QuotaCheck
@@ -148,7 +150,7 @@ class StartForecaster:
             code = NoStart.NODES_CLOSED if never.closed else NoStart.CANNOT_RUN
             return StartForecast(no_start=code, message=never.message)
         for part in asked.parts:
-            once_all_ended = self._future.copies_at_last(part.pod_class)
+            once_all_ended = self._copies_at_last(part.pod_class)
             usable = part.rows[: len(once_all_ended)]
             if int(once_all_ended[usable].sum()) < part.count:
                 return self._no_end(usable)
@@ -165,6 +167,20 @@ class StartForecaster:
         return StartForecast(
             no_start=NoStart.BEYOND_HORIZON, message=f"beyond the horizon ({HORIZON // 86_400} days)"
         )
+
+    def _copies_at_last(self, pod_class: ClassRecord) -> IntArray:
+        """Return int64[N]: the number of copies that each row fits after all pods with a known end have left."""
+        nodes, width = self._state.nodes, len(self._state.space)
+        free = nodes.idle[pod_class.columns][:, : nodes.extent].copy()
+        for row, (_, usages) in self._future.pod_ends.by_row.items():
+            free[:, row] += usages[:, pod_class.columns].sum(axis=0)
+        for window in self._future.windows:
+            for share in window.shares if window.end >= FOREVER else ():
+                usage = share.pod_class.footprint.usage
+                wide = np.pad(usage, (0, max(0, width - len(usage))))
+                free[:, share.rows] -= np.outer(wide[pod_class.columns], share.counts)
+        copies: IntArray = np.maximum((free // pod_class.amounts[:, None]).min(axis=0), 0)
+        return copies
 
     def _no_end(self, usable: BoolArray) -> StartForecast:
         pods = int(self._future.pod_ends.endless[: self._state.nodes.extent][usable].sum())

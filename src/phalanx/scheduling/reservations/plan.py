@@ -110,6 +110,7 @@ class ReservationPlan(RepairedPlan):
         """Record the start of a unit, with or without a promise."""
         self.starts.forecasts.started(key, self._now)
         self.version += 1
+        self.silent_changes += 1
 
     def count(self, queue: str, priority: int) -> int:
         """Return the number of reservations of a queue with at least this priority."""
@@ -386,9 +387,13 @@ class ReservationPlan(RepairedPlan):
         self._hopeless.pop(key, None)
         reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
         self.starts.made(reservation)
+        alone = not self._reservations
         self._reservations[key] = reservation
         self.version += 1
         self._look_again([window])
+        if alone:
+            # The window is the earliest one in the present state, so the next cycle need not check it.
+            self._checked_at, self._compressed_at = self._state_of_nodes(), self._moment()
         return reservation
 
     def follow(self, key: UnitKey, queue: str, priority: int) -> None:
@@ -434,13 +439,13 @@ class ReservationPlan(RepairedPlan):
         self._catch_up()
         return self._search(parts, duration)
 
-    def started(self, key: UnitKey) -> None:
-        """Release the reservation of a unit that has been placed."""
+    def started(self, key: UnitKey, rows: Sequence[int] = ()) -> None:
+        """Release the reservation of a unit whose pods have been placed on `rows`."""
         reservation = self._reservations.get(key)
         if reservation is not None:
             self._push_behind(reservation)
             self.starts.started(reservation, self._now, self._previous)
-            self._drop(reservation)
+            self._drop(reservation, opens=not reservation.uses_whole_window(rows, self._now))
 
     def _push_behind(self, reservation: Reservation) -> None:
         """Name the unit that starts late as the cause for the starts that were planned at its end."""
@@ -517,7 +522,7 @@ class ReservationPlan(RepairedPlan):
         self._look_again(reservation.window for reservation in chosen)
         return True
 
-    def restore(self, placed: UnitKey | None = None, name: str = "", rows: Iterable[int] = ()) -> None:
+    def restore(self, placed: UnitKey | None = None, name: str = "", rows: Sequence[int] = ()) -> None:
         """End a turn: reserve the lifted windows again. The `placed` unit has used `rows`."""
         lifted, self._lifted, self._planned_end = self._lifted, {}, FOREVER
         used_rows = set(rows)
@@ -531,7 +536,7 @@ class ReservationPlan(RepairedPlan):
         if placed is not None:
             if placed in lifted:
                 self._lifted[placed] = lifted[placed]
-            self.started(placed)
+            self.started(placed, rows)
 
 
 def request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.resource_space import IntArray
+from phalanx.cluster.maintenance import MaintenanceTable
+from phalanx.cluster.resource_space import BoolArray, IntArray
 
 RowArray = npt.NDArray[np.intp]
 
@@ -115,6 +116,20 @@ def timeline(
     if former is not None and not former.exact and former.edges[0] == first and former.kept == fixed:
         return former
     return Timeline((first, *sorted(fixed | set(_grid(first)))), False, frozenset(fixed))
+
+
+def closed_slots(line: Timeline, maintenance: MaintenanceTable, rows: RowArray) -> BoolArray:
+    """Return bool[T, rows]: the slots in which each row is in maintenance."""
+    closed = np.zeros((len(line), len(rows)), dtype=np.bool_)
+    for closure in maintenance.closures:
+        begin, end = line.slots(closure.start, closure.end)
+        if begin < end and closure.end > line.edges[0]:
+            closed[begin:end] |= np.isin(rows, closure.rows)
+    ends = maintenance.ends_of(rows)
+    # A row closes from the slot in which its maintenance begins.
+    first = np.searchsorted(line.moments, ends, side="right") - 1
+    closed |= (ends < FOREVER) & (np.arange(len(closed))[:, None] >= first)
+    return closed
 
 
 def _grid(now: int) -> list[int]:

@@ -107,9 +107,9 @@ def _candidates(
         room = _with_end(future.room(part.pod_class, part.rows))
         short = part.count - np.minimum.reduceat(room, stretches)[::2]
         if known:
-            shorts = short[open_slots]
+            shorts = short if before >= FOREVER and not not_before else short[open_slots]
         open_slots &= short <= 0
-    for group in _by_domains(parts):
+    for group in _by_domains(parts) if any(part.domains is not None for part in parts) else ():
         if group[0].domains is not None and open_slots.any():
             open_slots &= _open_in_a_domain(future, group, group[0].domains, stretches)
     return open_slots.nonzero()[0].tolist(), shorts

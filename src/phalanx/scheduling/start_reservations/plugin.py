@@ -57,7 +57,7 @@ class StartReservations(CyclePlugin):
         self._grants: list[StoredGrant] = []
         self._losses: list[StoredLoss] = []
         self._stored_version = 0
-        self._version_at_begin = 0
+        self._changes_at_begin = 0
         self._forecast_at = 0.0
         self._retry_at: float | None = None
         self._again = False
@@ -118,7 +118,7 @@ class StartReservations(CyclePlugin):
         if self.plan is None:
             return rejected
         due = due_units(session, self.plan)
-        self._version_at_begin = self.plan.version
+        self._changes_at_begin = self.plan.version - self.plan.silent_changes
         return (*due, *rejected) if rejected else due
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
@@ -174,9 +174,12 @@ class StartReservations(CyclePlugin):
         changed = bool(plan_of_cycle.binds or plan_of_cycle.nominations or plan_of_cycle.evictions)
         if len(plan) and any_queue_keeps_order(session):
             plan.end_obstructed(partial(queue_obstacle, session, FifoQueues(session)))
-        self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
-        if sample_forecasts(session, plan, due):
-            self._forecast_at = session.now + interval
+        try:
+            if sample_forecasts(session, plan, due):
+                self._forecast_at = session.now + interval
+        finally:
+            others_can_start = plan.version - plan.silent_changes != self._changes_at_begin
+            self._again = others_can_start or (changed and plan.disturbed)
 
     def note(self, of: GangKey | str) -> str:
         if self.plan is None:

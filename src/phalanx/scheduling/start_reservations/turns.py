@@ -20,6 +20,7 @@ from phalanx.model.pod import ReservationUse
 from phalanx.model.promise_records import StoredLoss, StoredReservation
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.framework.queue_policies import reserves_starts
+from phalanx.scheduling.ordering.fifo import any_queue_keeps_order
 from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -327,10 +328,18 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     parts = requested_parts(session, plan, unit)
     if parts:
-        unit.reserved = (
-            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check, demand)
-            is not None
+        made = plan.reserve(
+            unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check, demand
         )
+        unit.reserved = made is not None
+        if (
+            made is not None
+            and depth
+            and plan.count(queue, priority) >= depth
+            and not any_queue_keeps_order(session)
+        ):
+            # No further unit of the queue gets a start, and none is behind this one.
+            plan.silent_changes += 1
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
