@@ -149,11 +149,14 @@ class ClassViews:
             view = self._new_view(pod_class)
         self._views[pod_class.number] = view  # the last entry of the dict is the most recently used
         nodes = self._nodes
-        if view.label_cursor != nodes.relabelled.end or view.allocator_cursors != self._allocator_ends(pod_class):
+        if view.label_cursor != nodes.relabelled.end or (
+            pod_class.allocators and view.allocator_cursors != self._allocator_ends(pod_class)
+        ):
             self._refresh_mask(view)
         if scored and view.cursor != nodes.changes.end:
             self._refresh_score(view)
-        self._update_constraints(view)
+        if pod_class.affinity.restricts or view.constraints is not None:
+            self._update_constraints(view)
         return view
 
     def allocators_of(self, pod_class: ClassRecord) -> list[NodeAllocator]:
@@ -339,28 +342,21 @@ class ClassViews:
         afresh = view.cursor < 0 or self.single
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
-        self._score_rows(view, rows)
+        copies = view.copies if view.room_cursor == nodes.changes.end else None
+        self._score_rows(view, rows, copies.take(rows) > 0 if copies is not None else None)
         view.cursor = nodes.changes.end
 
-    def _score_rows(self, view: ClassView, rows: RowArray) -> None:
-        """Compute the scores of some rows; repeated rows are harmless."""
+    def _score_rows(self, view: ClassView, rows: RowArray, fits: BoolArray | None = None) -> None:
+        """Compute the scores of some rows, on which one copy `fits` (None: unknown); repeated rows are harmless."""
         pod_class, nodes = view.pod_class, self._nodes
         if len(rows) == 1 and not self._has_idle_amounts(pod_class, int(rows[0])):
             view.base[rows] = NOWHERE
             return
-        fits = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
-        fits &= view.allowed.take(rows)
-        for plugin in self._limits:
-            fits &= plugin.max_copies(pod_class, nodes, rows) > 0
+        if fits is None:
+            fits = self._fits(view, rows)
         if not np.count_nonzero(fits):
             view.base[rows] = NOWHERE
             return
-        if nodes.maintenance.active:
-            fits &= self.in_time(pod_class, rows)
-        if self.reserved is not None and self.reserved.active:
-            fits &= self.reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
-        elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
-            fits = np.zeros_like(fits)
         load = Load(pod_class, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
@@ -370,6 +366,23 @@ class ClassViews:
         if view.quantised:
             total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
+
+    def _fits(self, view: ClassView, rows: RowArray) -> BoolArray:
+        """Return bool[rows]: the rows with room for one copy."""
+        pod_class, nodes = view.pod_class, self._nodes
+        fits: BoolArray = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
+        fits &= view.allowed.take(rows)
+        for plugin in self._limits:
+            fits &= plugin.max_copies(pod_class, nodes, rows) > 0
+        if not np.count_nonzero(fits):
+            return fits
+        if nodes.maintenance.active:
+            fits &= self.in_time(pod_class, rows)
+        if self.reserved is not None and self.reserved.active:
+            fits &= self.reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
+        elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
+            fits = np.zeros_like(fits)
+        return fits
 
     def _has_idle_amounts(self, pod_class: ClassRecord, row: int) -> bool:
         """Return whether the idle amounts of a row are enough for one copy."""
