@@ -174,6 +174,11 @@ class ClassViews:
             idle = self._nodes.idle.take(rows, axis=1).take(pod_class.columns, axis=0)
         fits: IntArray = (idle // pod_class.amounts[:, None]).min(axis=0)
         np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
+        return self._limited(view, rows, fits, most)
+
+    def _limited(self, view: ClassView, rows: Rows, fits: IntArray, most: bool) -> IntArray:
+        """Return int64[rows]: the copies of those that `fits` by amounts that everything else permits."""
+        pod_class = view.pod_class
         for plugin in self._limits:
             fits = np.minimum(fits, plugin.max_copies(pod_class, self._nodes, rows))
         if self._nodes.maintenance.active:
@@ -370,7 +375,7 @@ class ClassViews:
     def _fits(self, view: ClassView, rows: RowArray) -> BoolArray:
         """Return bool[rows]: the rows with room for one copy."""
         pod_class, nodes = view.pod_class, self._nodes
-        fits: BoolArray = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
+        fits: BoolArray = np.logical_and.reduce(nodes.idle.take(rows, axis=1) >= pod_class.min_idle, axis=0)
         fits &= view.allowed.take(rows)
         for plugin in self._limits:
             fits &= plugin.max_copies(pod_class, nodes, rows) > 0
@@ -394,11 +399,15 @@ class ClassViews:
 
         After one event one row has changed, and most waiting classes fit there neither before nor after.
         """
-        if self._has_idle_amounts(view.pod_class, row):
-            self.recount(view, copies, np.array([row], dtype=np.intp))
-            return
-        view.room -= int(copies[row])
-        copies[row] = 0
+        idle, count = self._nodes.idle, 0
+        if view.allowed[row]:
+            count = min([int(idle[column, row]) // amount for column, amount in view.pod_class.demand])
+        if count > 0:
+            rows, fits = np.array([row], dtype=np.intp), np.array([min(count, UNLIMITED_COPIES)], dtype=np.int64)
+            count = int(self._limited(view, rows, fits, most=True)[0])
+        count = max(count, 0)
+        view.room += count - int(copies[row])
+        copies[row] = count
 
     def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Count the copies on some distinct rows again."""

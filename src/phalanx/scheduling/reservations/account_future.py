@@ -51,6 +51,12 @@ class AccountFuture:
         self._less: dict[tuple[int, str], IntArray] = {}
         self._released: dict[int, dict[str, IntArray]] | None = None
 
+    def follow(self, line: Timeline) -> None:
+        """Compute the usage for another time line from now on."""
+        self.line = line
+        self._less.clear()
+        self._released = None
+
     def take(self, window: Window) -> None:
         self._windows[id(window)] = window
         self._less.clear()

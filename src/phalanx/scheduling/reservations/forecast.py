@@ -97,18 +97,14 @@ class StartForecaster:
         self._windows = list(windows)
         self._future = FutureMatrix(state, start_delay)
         self._future.advance(now, self._windows)
-        self._accounts = self._look_at_accounts()
-
-    def _look_at_accounts(self) -> AccountFuture:
-        return AccountFuture(
-            self._state, self._future.line, self._quotas, self._windows, self._now, self._future.pod_ends.end_of
-        )
+        line, end_of = self._future.line, self._future.pod_ends.end_of
+        self._accounts = AccountFuture(state, line, quotas, self._windows, now, end_of)
 
     def next(self, asked: ForecastQuestion) -> StartForecast:
         """Return the start of the next request, and reserve its window in this forecast."""
         self._future.update()
         if self._accounts.line is not self._future.line:
-            self._accounts = self._look_at_accounts()
+            self._accounts.follow(self._future.line)
         duration = asked.duration + self._start_delay if asked.duration else 0
         parts, window = asked.parts, self._earliest(asked.parts, duration, asked.not_before)
         if asked.reopened:

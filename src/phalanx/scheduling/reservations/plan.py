@@ -124,7 +124,8 @@ class ReservationPlan(RepairedPlan):
         """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
         reservation."""
         starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
-        starts += [until for until in self.starts.rests().values() if until > self._now]
+        if self.starts.losses():
+            starts += [until for until in self.starts.rests().values() if until > self._now]
         change = self.advance.next_change
         return min([*starts, change] if change is not None else starts, default=None)
 

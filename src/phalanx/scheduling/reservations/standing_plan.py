@@ -154,7 +154,7 @@ class StandingPlan:
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""
         idle = self._state.nodes.idle[:, rows]
-        fits: BoolArray = (idle >= pod_class.min_idle).all(axis=0)
+        fits: BoolArray = np.logical_and.reduce(idle >= pod_class.min_idle, axis=0)
         if not np.count_nonzero(fits):
             return fits
         copies = (idle[pod_class.columns] // pod_class.amounts[:, None]).min(axis=0).clip(0)

@@ -203,7 +203,7 @@ class Session:
     def unit_priority(self, unit: QueuedUnit) -> int:
         """Return the lowest turn priority of the members of a unit."""
         if unit.pod is not None:
-            return self.turn_priority(unit.pod)
+            return self._priorities.turn(unit.pod)
         return min([self.turn_priority(gang) for gang in unit.gangs])
 
     def victim_priority(self, gang: GangRecord | None, own: int) -> int:

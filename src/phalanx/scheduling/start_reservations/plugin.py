@@ -103,8 +103,10 @@ class StartReservations(CyclePlugin):
         return self.plan.outdated if self.plan is not None else bool(self._state.objects.advance)
 
     def next_due(self) -> float | None:
-        times = (self.plan.next_due if self.plan is not None else None, self._retry_at)
-        return min((when for when in times if when is not None), default=None)
+        due = self.plan.next_due if self.plan is not None else None
+        if due is None or self._retry_at is None:
+            return self._retry_at if due is None else due
+        return min(due, self._retry_at)
 
     # Within a cycle
 

@@ -292,10 +292,13 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     if not depth:
         return []
     in_turn = {queue_of(session, unit) for unit in session.units if plan.get(unit.key) is not None}
+    least = _least_priorities(plan, depth)
     candidates = [
         (rank, unit, queue)
         for rank, unit in session.queue.first_unschedulable(depth)
-        if (queue := queue_of(session, unit)) in in_turn or plan.count(queue, session.unit_priority(unit)) < depth
+        if (queue := queue_of(session, unit)) not in least
+        or queue in in_turn
+        or session.unit_priority(unit) > least[queue]
     ]
     heads: dict[str, list[UnitKey]] = {}
     for _, unit, queue in sorted(candidates, key=lambda entry: entry[0]):
@@ -305,6 +308,14 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
             if len(chosen) < depth and entitled(session, plan, unit):
                 chosen.append(unit.key)
     return [key for keys in heads.values() for key in keys]
+
+
+def _least_priorities(plan: ReservationPlan, depth: int) -> dict[str, int]:
+    """Return the lowest priority among the `depth` highest ones with a reservation, by queue with so many."""
+    priorities: dict[str, list[int]] = {}
+    for reservation in plan.all():
+        priorities.setdefault(reservation.queue, []).append(reservation.priority)
+    return {queue: each[depth - 1] for queue, each in priorities.items() if len(each) >= depth}
 
 
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
