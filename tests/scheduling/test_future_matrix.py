@@ -85,8 +85,9 @@ class World:
                 part = Part(pod_class, self.random.randrange(1, 12), None, rows)
                 found = earliest_window(self.future, (part,), 600, EveryAccount()).window
                 if found is not None:
+                    add_window = self.future.reserve if len(self.windows) % 2 else self.future.take
                     self.windows.append(found)
-                    self.future.take(found)
+                    add_window(found)
             case _:
                 self.future.room(self.random.choice(self.classes), np.arange(self.nodes) % 2 == 0)
         self.future.update()
@@ -197,6 +198,23 @@ def test_copies_that_lack_for_an_earlier_start_are_those_without_the_own_window(
                 assert lacking is None
             elif lacking is not None:
                 assert 0 < lacking <= search.lacking
+
+
+def test_reserved_window_adds_its_edges_to_the_time_line_at_once() -> None:
+    world = World(1, 4, 40)
+    world.future.advance(world.now, ())
+    rows = np.ones(4, dtype=np.bool_)
+    part = Part(world.classes[0], 3, None, rows)
+    window = earliest_window(world.future, (part,), 600, EveryAccount()).window
+    assert window is not None
+    before, line = world.future.room(part.pod_class, rows).tolist(), world.future.line
+    world.future.reserve(window)
+    last = world.future.line.edges.index(window.end)
+    assert world.future.line.edges[last + 1 :] == line.edges[line.slots(0, window.end)[1] :]
+    assert world.future.room(part.pod_class, rows)[last:].tolist() == before[-len(world.future.line) + last :]
+    line = world.future.line
+    world.future.update()
+    assert world.future.line is line
 
 
 def test_end_of_a_new_pod_keeps_the_counts_of_other_nodes() -> None:

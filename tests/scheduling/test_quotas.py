@@ -8,6 +8,7 @@ from phalanx.model.account import AccountKey, Tree
 from phalanx.model.events import NamespaceQuotasGranted
 from phalanx.model.gang import Problem
 from phalanx.model.pod import PodClass
+from phalanx.scheduling.plugins.queues.quotas import Quotas
 
 from .desk import Desk, policy, queue
 from .scenario import Scenario, limits
@@ -36,6 +37,21 @@ class TestQueues:
         verdict = scenario.why_pod(scenario.waiting()[0])
         assert verdict.message == "queue a: 2 cpu in use, capability 2; 1 more would exceed it"
         assert verdict.change == "free 1 cpu charged to queue a, or raise its capability to 3"
+
+    def test_capability_of_a_queue_that_had_none_applies_once_it_is_declared(self) -> None:
+        scenario = world().queue("a").pods("first", 3, queue="a", cpu=1).run()
+        assert len(scenario.placed()) == 3
+        scenario.queue("a", capability={"cpu": 4}).pods("second", 3, queue="a", cpu=1).run()
+        assert len(scenario.placed()) == 4
+        scenario.queue("a").run()
+        assert len(scenario.placed()) == 6
+
+    def test_limits_of_accounts_without_any_are_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        scenario, read = world().queue("a").pods("first", 1, queue="a", cpu=1).run(), list[object]()
+        monkeypatch.setattr(Quotas, "limit", lambda plugin, session, account: read.append(account))
+        scenario.pods("second", 1, queue="a", cpu=1).run()
+        assert len(scenario.placed()) == 2
+        assert not read
 
     @pytest.mark.parametrize(("nodes", "helps"), [(5, True), (1, False)])
     def test_verdict_proposes_a_larger_capability_although_the_queue_requests_exceed_the_cluster(

@@ -180,6 +180,21 @@ class TestReservedUnits:
         assert (node_of(world, "first"), start_of(world, "second")) == ("a", 52)
         assert world.waiting() == ["second", "third"]
 
+    def test_start_in_the_whole_window_and_the_next_reservation_need_no_further_cycle(self) -> None:
+        world = Scenario(policy(depth=1, forecastSeconds=0)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=4)
+        waiting(world, "first", 50, cpu=4)
+        waiting(world, "second", 60, cpu=4).settle()
+        world.now = 1100
+        opened = world.state.capacity_version
+        world.gone("runs")
+        freed = world.state.capacity_version
+        world.cycle()
+        assert (node_of(world, "first"), start_of(world, "second")) == ("a", 150)
+        assert freed > opened
+        assert world.state.capacity_version == freed
+        assert not world.scheduler.features.outdated
+
     def test_units_that_do_not_fit_side_by_side_get_successive_starts(self) -> None:
         world = Scenario(policy(depth=0)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)

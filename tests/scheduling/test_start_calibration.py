@@ -101,6 +101,21 @@ class TestCoverage:
         score = seen(*[1.0] * 400, *spread(300)).score()
         assert score.starts == 300
 
+    def test_score_of_a_queue_covers_its_last_starts_among_the_last_six_hundred_of_all(self) -> None:
+        calibration, waits = StartCalibration(), spread(1500)
+        queues = ["rare" if number % 7 == 0 else "q" if number < 1000 else "other" for number in range(1500)]
+        for queue, part in zip(queues, waits, strict=True):
+            wait = round(1000 * part)
+            calibration.observe(ObservedStart(queue, 1, 1000, wait, (50, 500, 800, 900, 950)))
+        for queue in ("rare", "q", "other"):
+            last = [
+                round(1000 * part) for name, part in zip(queues[-600:], waits[-600:], strict=True) if name == queue
+            ]
+            expected = tuple(sum(wait <= most for wait in last[-300:]) for most in (500, 800, 900))
+            assert calibration.score(queue).covered == expected
+            assert calibration.score(queue).starts == min(len(last), 300)
+        assert calibration.score("none").starts == 0
+
     def test_pinball_loss_matches_its_definition(self) -> None:
         calibration = StartCalibration()
         calibration.observe(ObservedStart("q", 1, 100, 60, (0, 50, 80, 90, 95)))
@@ -255,6 +270,19 @@ class TestForecasts:
         world.gone("head").settle()
         (start,) = plan_of(world).starts.forecasts.calibration.starts
         assert (start.told, start.waited) == (1150 - 1002, 1060 - 1002)
+
+    def test_start_of_a_unit_with_a_forecast_needs_no_further_cycle(self) -> None:
+        world = Scenario(policy(depth=1)).node("a", cpu=4)
+        busy(world, "runs", "a", 100, cpu=3)
+        busy(world, "small", "a", 50, cpu=1)
+        waiting(world, "head", 50, cpu=4)
+        waiting(world, "next", 40, cpu=1)
+        world.settle()
+        assert plan_of(world).starts.forecasts.keys == ["next"]
+        world.now = 1050
+        world.gone("small").cycle()
+        assert len(plan_of(world).starts.forecasts.calibration.starts) == 1
+        assert not world.scheduler.features.outdated
 
     def test_deleted_unit_is_not_recorded(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)

@@ -64,7 +64,8 @@ class PromiseLog:
         ]
         if len(shares) == 1:
             (share,) = shares
-            return int(np.minimum(np.maximum(nodes.idle[column, share.rows], 0), share.kept(column)).sum())
+            kept = zip(nodes.idle[column].take(share.rows).tolist(), share.kept(column).tolist(), strict=True)
+            return sum(min(max(idle, 0), reserved) for idle, reserved in kept)
         reserved = np.zeros(nodes.capacity, dtype=np.int64)
         for share in shares:
             reserved[share.rows] += share.kept(column)

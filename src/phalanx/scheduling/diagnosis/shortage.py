@@ -95,7 +95,7 @@ def _node_counts(
         if rejected:
             counts[reason] = counts.get(reason, 0) + rejected
             open_rows &= ~out
-    for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
+    for column, amount in pod_class.demand:
         short = int(np.count_nonzero(open_rows & (nodes.idle[column] < amount)))
         if short:
             name = nodes.space.names[column]
@@ -122,15 +122,15 @@ def _smallest_change(
     (rows,) = eligible.nonzero()
     short: list[tuple[int, str, int, int]] = []
     asked = missing + (int(np.count_nonzero(eligible[list(alike)])) if alike else 0)
-    for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-        name = nodes.space.names[column]
-        largest = int(nodes.allocatable[column, rows].max())
+    for column, amount in pod_class.demand:
+        name, offered = nodes.space.names[column], nodes.allocatable[column].take(rows)
+        largest = int(offered.max())
         if largest < amount:
             return _too_large(name, amount, largest, missing)
-        out = int(np.count_nonzero(nodes.idle[column, rows] < amount))
+        out = int(np.count_nonzero(nodes.idle[column].take(rows) < amount))
         if out:
             # Placed members are not freed: the amount beyond the capacity of all nodes has to be added.
-            added = min(missing, max(0, asked - int((nodes.allocatable[column, rows] // amount).sum())))
+            added = min(missing, max(0, asked - int((offered // amount).sum())))
             short.append((out, name, amount, added))
     highest = max((entry[0] for entry in short), default=0)
     needs = _needs([entry[1:] for entry in short if entry[0] == highest], missing)

@@ -37,6 +37,8 @@ class Maintenance(CyclePlugin):
         return self._table.outdated
 
     def next_due(self) -> float | None:
+        if self._retry_at is None:
+            return self._table.next_change
         times = (self._table.next_change, self._retry_at)
         return min((when for when in times if when is not None), default=None)
 

@@ -44,6 +44,8 @@ class RunTimeLimitEvictions(CyclePlugin):
     def next_due(self) -> float | None:
         if self._rule == REPORT:
             return None
+        if self._retry_at is None:
+            return self._limits.next_end
         times = (self._limits.next_end, self._retry_at)
         return min((when for when in times if when is not None), default=None)
 

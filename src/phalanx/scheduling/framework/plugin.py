@@ -59,6 +59,8 @@ class Plugin(
     """Whether `deserved` reads only accounts and their shared amounts. It can then get an `AccountView` and run in
     another thread.
     """
+    limits_by_declaration: ClassVar[bool] = False
+    """Whether an account without a `limit` stays without one until a declaration of a queue or quota changes."""
     admits_with_nodes: ClassVar[bool] = False
     """Whether more nodes, or declared limits that are checked separately, end every rejection by `admit`."""
     needs_node_usage: ClassVar[bool] = False

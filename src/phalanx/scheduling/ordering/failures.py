@@ -133,14 +133,16 @@ def ask_plugins(session: Session, what: str, question: Callable[[], T], default:
                 return default
 
 
-def guarded(session: Session, what: str, step: Callable[[Session], object]) -> None:
-    """Call `step` with the session; if it raises, undo its decisions and report the failure."""
-    marks = session.decisions.begin_turn()
-    try:
-        step(session)
-    except Exception as error:
-        session.decisions.undo_turn(marks)
-        report_failure(session, what, error)
+def guarded(session: Session, steps: Iterable[tuple[str, Callable[[Session], object]]]) -> None:
+    """Call named steps with the session; if one raises, undo its decisions and report the failure."""
+    decisions = session.decisions
+    for what, step in steps:
+        marks = decisions.begin_turn()
+        try:
+            step(session)
+        except Exception as error:
+            decisions.undo_turn(marks)
+            report_failure(session, what, error)
 
 
 def silence_plugin(session: Session, error: Exception) -> bool:

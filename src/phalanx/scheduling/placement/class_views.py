@@ -149,11 +149,14 @@ class ClassViews:
             view = self._new_view(pod_class)
         self._views[pod_class.number] = view  # the last entry of the dict is the most recently used
         nodes = self._nodes
-        if view.label_cursor != nodes.relabelled.end or view.allocator_cursors != self._allocator_ends(pod_class):
+        if view.label_cursor != nodes.relabelled.end or (
+            pod_class.allocators and view.allocator_cursors != self._allocator_ends(pod_class)
+        ):
             self._refresh_mask(view)
         if scored and view.cursor != nodes.changes.end:
             self._refresh_score(view)
-        self._update_constraints(view)
+        if pod_class.affinity.restricts or view.constraints is not None:
+            self._update_constraints(view)
         return view
 
     def allocators_of(self, pod_class: ClassRecord) -> list[NodeAllocator]:
@@ -171,6 +174,11 @@ class ClassViews:
             idle = self._nodes.idle.take(rows, axis=1).take(pod_class.columns, axis=0)
         fits: IntArray = (idle // pod_class.amounts[:, None]).min(axis=0)
         np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
+        return self._limited(view, rows, fits, most)
+
+    def _limited(self, view: ClassView, rows: Rows, fits: IntArray, most: bool) -> IntArray:
+        """Return int64[rows]: the copies of those that `fits` by amounts that everything else permits."""
+        pod_class = view.pod_class
         for plugin in self._limits:
             fits = np.minimum(fits, plugin.max_copies(pod_class, self._nodes, rows))
         if self._nodes.maintenance.active:
@@ -339,28 +347,21 @@ class ClassViews:
         afresh = view.cursor < 0 or self.single
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
-        self._score_rows(view, rows)
+        copies = view.copies if view.room_cursor == nodes.changes.end else None
+        self._score_rows(view, rows, copies.take(rows) > 0 if copies is not None else None)
         view.cursor = nodes.changes.end
 
-    def _score_rows(self, view: ClassView, rows: RowArray) -> None:
-        """Compute the scores of some rows; repeated rows are harmless."""
+    def _score_rows(self, view: ClassView, rows: RowArray, fits: BoolArray | None = None) -> None:
+        """Compute the scores of some rows, on which one copy `fits` (None: unknown); repeated rows are harmless."""
         pod_class, nodes = view.pod_class, self._nodes
         if len(rows) == 1 and not self._has_idle_amounts(pod_class, int(rows[0])):
             view.base[rows] = NOWHERE
             return
-        fits = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
-        fits &= view.allowed.take(rows)
-        for plugin in self._limits:
-            fits &= plugin.max_copies(pod_class, nodes, rows) > 0
+        if fits is None:
+            fits = self._fits(view, rows)
         if not np.count_nonzero(fits):
             view.base[rows] = NOWHERE
             return
-        if nodes.maintenance.active:
-            fits &= self.in_time(pod_class, rows)
-        if self.reserved is not None and self.reserved.active:
-            fits &= self.reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
-        elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
-            fits = np.zeros_like(fits)
         load = Load(pod_class, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
@@ -370,6 +371,23 @@ class ClassViews:
         if view.quantised:
             total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
+
+    def _fits(self, view: ClassView, rows: RowArray) -> BoolArray:
+        """Return bool[rows]: the rows with room for one copy."""
+        pod_class, nodes = view.pod_class, self._nodes
+        fits: BoolArray = np.logical_and.reduce(nodes.idle.take(rows, axis=1) >= pod_class.min_idle, axis=0)
+        fits &= view.allowed.take(rows)
+        for plugin in self._limits:
+            fits &= plugin.max_copies(pod_class, nodes, rows) > 0
+        if not np.count_nonzero(fits):
+            return fits
+        if nodes.maintenance.active:
+            fits &= self.in_time(pod_class, rows)
+        if self.reserved is not None and self.reserved.active:
+            fits &= self.reserved.limit_copies(pod_class, rows, fits.astype(np.int64)) > 0
+        elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
+            fits = np.zeros_like(fits)
+        return fits
 
     def _has_idle_amounts(self, pod_class: ClassRecord, row: int) -> bool:
         """Return whether the idle amounts of a row are enough for one copy."""
@@ -381,11 +399,15 @@ class ClassViews:
 
         After one event one row has changed, and most waiting classes fit there neither before nor after.
         """
-        if self._has_idle_amounts(view.pod_class, row):
-            self.recount(view, copies, np.array([row], dtype=np.intp))
-            return
-        view.room -= int(copies[row])
-        copies[row] = 0
+        idle, count = self._nodes.idle, 0
+        if view.allowed[row]:
+            count = min([int(idle[column, row]) // amount for column, amount in view.pod_class.demand])
+        if count > 0:
+            rows, fits = np.array([row], dtype=np.intp), np.array([min(count, UNLIMITED_COPIES)], dtype=np.int64)
+            count = int(self._limited(view, rows, fits, most=True)[0])
+        count = max(count, 0)
+        view.room += count - int(copies[row])
+        copies[row] = count
 
     def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Count the copies on some distinct rows again."""

@@ -53,7 +53,10 @@ _SETTINGS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
     ("usage_decay", (UsageDecay, type(None)), "UsageDecay or None"),
     ("reclaim_level", (int, type(None)), "a whole number or None"),
     *((name, bool, "True or False") for name in ("separates_bands", "order_drifts", "keeps_budgets")),
-    *((name, bool, "True or False") for name in ("honours_owners", "deserved_from_accounts", "needs_node_usage")),
+    *(
+        (name, bool, "True or False")
+        for name in ("honours_owners", "deserved_from_accounts", "limits_by_declaration", "needs_node_usage")
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from phalanx.cluster.classes import Footprint
 from phalanx.cluster.ledger import Ledger
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit, Limit
 from phalanx.scheduling.refusals.over_quota import OverQuota
+
+# Number of accounts without limits that are known: namespaces and users come and go.
+_MOST_UNLIMITED = 4096
 
 
 class ReservedQuota(Protocol):
@@ -28,6 +31,25 @@ class ReservedQuota(Protocol):
         ...
 
 
+class UnlimitedAccounts:
+    """Accounts that no plugin limits until a declaration of a queue or quota changes, across cycles."""
+
+    def __init__(self) -> None:
+        self._accounts: set[AccountRecord] = set()
+        self._rebuilds = -1
+
+    def add(self, account: AccountRecord, rebuilds: int) -> None:
+        """Add an account; `rebuilds` is the ledger's number of rebuilds of the declared accounts."""
+        if rebuilds != self._rebuilds or len(self._accounts) >= _MOST_UNLIMITED:
+            self._accounts.clear()
+            self._rebuilds = rebuilds
+        self._accounts.add(account)
+
+    def contain_all(self, accounts: Iterable[AccountRecord], rebuilds: int) -> bool:
+        """Return whether no plugin limits any of the accounts."""
+        return rebuilds == self._rebuilds and self._accounts.issuperset(accounts)
+
+
 class QuotaCheck:
     """Quota checks of one cycle.
 
@@ -39,9 +61,12 @@ class QuotaCheck:
         ledger: Ledger,
         limits_of: Callable[[AccountRecord], Sequence[Limit]],
         *,
+        unlimited: UnlimitedAccounts | None = None,
         nodes_come: bool = False,
     ) -> None:
+        """Initialize for the limits of one cycle; `limits_of` adds accounts to the `unlimited` ones."""
         self._ledger = ledger
+        self._unlimited = unlimited if unlimited is not None else UnlimitedAccounts()
         # Whether an autoscaler creates nodes, which raise the limits that follow from the size of the cluster.
         self.nodes_come = nodes_come
         self._limits_of = limits_of
@@ -59,9 +84,11 @@ class QuotaCheck:
         account_limits = self._account_limits.get(charge_path)
         if account_limits is None:
             self._ledger.refresh_sums()
-            account_limits = self._account_limits[charge_path] = list(
-                self._find(self._ledger.present_path(charge_path))
-            )
+            present_path = self._ledger.present_path(charge_path)
+            if self._unlimited.contain_all(present_path.path, self._ledger.rebuilds):
+                account_limits = self._account_limits[charge_path] = []
+                return account_limits
+            account_limits = self._account_limits[charge_path] = list(self._find(present_path))
             for account_limit in account_limits:
                 if account_limit.limit.lends:
                     self._limits_of_borrowers[charge_path] = [
@@ -133,12 +160,13 @@ class QuotaCheck:
 
         The change that would raise it is included only if no other limit refuses them.
         """
-        if charge_path is None:
+        account_limits = self.account_limits(charge_path) if charge_path is not None else []
+        if charge_path is None or not account_limits:
             return None
         self._ledger.refresh_sums()
         refusing: list[OverQuota] = []
         followers: list[OverQuota] = []
-        for account_limit in self.account_limits(charge_path):
+        for account_limit in account_limits:
             plugin_limit = account_limit.limit
             for name, amount in footprint.amounts.items():
                 wanted = amount * count

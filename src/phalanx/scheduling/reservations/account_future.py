@@ -42,7 +42,7 @@ class AccountFuture:
         gone.
         """
         self._state = state
-        self._line = line
+        self.line = line
         self._quotas = quotas
         self._windows = {id(window): window for window in windows}
         self._now = now
@@ -50,6 +50,12 @@ class AccountFuture:
         # (account, resource) -> int64[T]: present usage minus future usage, with windows.
         self._less: dict[tuple[int, str], IntArray] = {}
         self._released: dict[int, dict[str, IntArray]] | None = None
+
+    def follow(self, line: Timeline) -> None:
+        """Compute the usage for another time line from now on."""
+        self.line = line
+        self._less.clear()
+        self._released = None
 
     def take(self, window: Window) -> None:
         self._windows[id(window)] = window
@@ -62,6 +68,9 @@ class AccountFuture:
     def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
         """Return whether all charge paths can be charged for the parts from slot `begin` to `end`, beside their
         usage then."""
+        charge_paths = {part.charge_path for part in parts if part.charge_path is not None}
+        if not any(map(self._quotas.account_limits, charge_paths)):
+            return True
         wanted: dict[ChargePath, dict[str, int]] = {}
         for part in parts:
             if part.charge_path is not None:
@@ -89,7 +98,7 @@ class AccountFuture:
     def overdrawn(self, window: Window) -> AccountRecord | None:
         """Return an account on the window's charge paths that exceeds its limit while the window lasts; None if
         there is none."""
-        begin, end = self._line.slots(window.start, window.end)
+        begin, end = self.line.slots(window.start, window.end)
         for charge_path, amounts in window.charges:
             for account_limit in self._quotas.account_limits(charge_path):
                 for name, amount in amounts:
@@ -107,7 +116,7 @@ class AccountFuture:
         """Return the number of times that the amounts fit from now until `end`; None where there are no windows."""
         if not self._windows:
             return None
-        _, last = self._line.slots(self._now, end)
+        _, last = self.line.slots(self._now, end)
         fewest: int | None = None
         for account_limit in self._quotas.account_limits(charge_path):
             for name, amount in amounts.items():
@@ -123,7 +132,7 @@ class AccountFuture:
     ) -> tuple[AccountLimit, str, int] | None:
         """Return (limit, resource, highest usage until `end`) of a limit that the amounts exceed; None if there is
         none."""
-        _, last = self._line.slots(self._now, end)
+        _, last = self.line.slots(self._now, end)
         for account_limit in self._quotas.account_limits(charge_path):
             for name, amount in amounts.items():
                 if amount > 0 and name in account_limit.limit.limits:
@@ -154,7 +163,7 @@ class AccountFuture:
                 continue
             end = self._end_of(record)
             footprint = record.charged_footprint or record.footprint
-            lessened[bisect_left(self._line.edges, end) :] -= footprint.amounts.get(resource, 0)
+            lessened[bisect_left(self.line.edges, end) :] -= footprint.amounts.get(resource, 0)
         return lessened
 
     def _lessened(self, account: AccountRecord, resource: str) -> IntArray:
@@ -162,9 +171,9 @@ class AccountFuture:
         lessened = self._less.get(key)
         if lessened is None:
             released = self._releases().get(id(account), {}).get(resource)
-            lessened = released.copy() if released is not None else np.zeros(len(self._line), dtype=np.int64)
+            lessened = released.copy() if released is not None else np.zeros(len(self.line), dtype=np.int64)
             for window in self._windows.values():
-                begin, end = self._line.slots(window.start, window.end)
+                begin, end = self.line.slots(window.start, window.end)
                 for charge_path, amounts in window.charges:
                     if any(path_account is account for path_account in charge_path.path):
                         lessened[begin:end] -= dict(amounts).get(resource, 0)
@@ -174,7 +183,7 @@ class AccountFuture:
     def _releases(self) -> dict[int, dict[str, IntArray]]:
         """Return int64[T] by account and resource: the amounts of pods that have ended by each slot."""
         if self._released is None:
-            edges = self._line.edges
+            edges = self.line.edges
             by_path: dict[int, tuple[ChargePath, dict[str, IntArray]]] = {}
             for record in self._charged_pods():
                 charge_path, footprint = record.charge_path, record.charged_footprint or record.footprint

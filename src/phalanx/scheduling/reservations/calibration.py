@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import add
 from typing import Final
 
@@ -63,11 +63,28 @@ class _Result(msgspec.Struct, frozen=True):
     pinball: int
 
 
-def _sum(results: Sequence[_Result]) -> Score:
-    if not results:
-        return Score()
-    covered = tuple(map(sum, zip(*[result.covered for result in results], strict=True)))
-    return Score(len(results), covered, sum([result.pinball for result in results]))
+class _ScoredResults:
+    """The last results that are scored, of one queue or of all, with their sum."""
+
+    def __init__(self) -> None:
+        self._results: deque[_Result] = deque()
+        self.score = Score()
+
+    def add(self, result: _Result) -> None:
+        self._results.append(result)
+        self._count(result, 1)
+        if len(self._results) > _SCORED:
+            self._count(self._results.popleft(), -1)
+
+    def forget(self, result: _Result) -> None:
+        """Remove a result that is older than all others here, if it is scored."""
+        if self._results and self._results[0] is result:
+            self._count(self._results.popleft(), -1)
+
+    def _count(self, result: _Result, sign: int) -> None:
+        covered = [total + sign * one for total, one in zip(self.score.covered, result.covered, strict=True)]
+        pinball = self.score.pinball + sign * result.pinball
+        self.score = Score(len(self._results), tuple(covered), pinball)
 
 
 class StartCalibration:
@@ -81,12 +98,9 @@ class StartCalibration:
     def __init__(self) -> None:
         self._starts: deque[ObservedStart] = deque()
         self._ratios: dict[tuple[int, int], list[int]] = {}
-        self._results: deque[_Result] = deque(maxlen=_MOST_STARTS)
-        self._scores: dict[str, Score] = {}
-        # The last scored results of all queues, and their sums.
-        self._last: deque[_Result] = deque()
-        self._covered = [0] * len(TOLD)
-        self._pinball = 0
+        self._results: deque[_Result] = deque()
+        self._scored = _ScoredResults()
+        self._scored_by_queue: dict[str, _ScoredResults] = {}
         self.total = Score()
 
     def __len__(self) -> int:
@@ -113,7 +127,6 @@ class StartCalibration:
                 self.total = Score(total.starts + 1, covered, total.pinball + last.pinball)
 
     def _add(self, start: ObservedStart) -> None:
-        self._scores.clear()
         self._starts.append(start)
         if start.predicted:
             self._score_last(_result(start))
@@ -129,11 +142,16 @@ class StartCalibration:
 
     def _score_last(self, result: _Result) -> None:
         self._results.append(result)
-        self._last.append(result)
-        changes = [(result, 1)] + ([(self._last.popleft(), -1)] if len(self._last) > _SCORED else [])
-        for each, sign in changes:
-            self._covered = [total + sign * one for total, one in zip(self._covered, each.covered, strict=True)]
-            self._pinball += sign * each.pinball
+        self._scored.add(result)
+        by_queue = self._scored_by_queue
+        if result.queue not in by_queue:
+            by_queue[result.queue] = _ScoredResults()
+        by_queue[result.queue].add(result)
+        if len(self._results) > _MOST_STARTS:
+            oldest = self._results.popleft()
+            by_queue[oldest.queue].forget(oldest)
+            if not by_queue[oldest.queue].score.starts:
+                del by_queue[oldest.queue]
 
     def quantiles(self, told: int, pods: int, elapsed: int = 0) -> tuple[int, ...]:
         """Return the quantiles (`PERCENTS`) of the wait of a unit with a forecast of `told` seconds; () with too
@@ -161,13 +179,8 @@ class StartCalibration:
 
     def score(self, queue: str | None = None) -> Score:
         """Return the score of the last starts in a queue, or in all."""
-        if queue is None:
-            return Score(len(self._last), tuple(self._covered), self._pinball) if self._last else Score()
-        score = self._scores.get(queue)
-        if score is None:
-            results = [result for result in self._results if result.queue == queue]
-            score = self._scores[queue] = _sum(results[-_SCORED:])
-        return score
+        scored = self._scored if queue is None else self._scored_by_queue.get(queue)
+        return scored.score if scored is not None else Score()
 
     def calibrated(self, queue: str) -> bool:
         """Return whether quantiles are published for a queue: they hold over all queues, and in the queue itself if

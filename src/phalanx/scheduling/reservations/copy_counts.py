@@ -82,7 +82,7 @@ class CopyCounts:
         if known is None:
             if len(self._rooms) >= _MOST_ROOMS:
                 self._rooms.clear()
-            known = self._rooms[key] = (rows.copy(), self.copies[:, rows].sum(axis=1, dtype=np.int64))
+            known = self._rooms[key] = (rows.copy(), self.copies.compress(rows, axis=1).sum(axis=1, dtype=np.int64))
         return known[1]
 
     def measure_growth(self) -> int:

@@ -6,8 +6,10 @@ import enum
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
-from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.text.duration import format_moment
 from phalanx.scheduling.quota.quota_check import QuotaCheck
@@ -95,19 +97,14 @@ class StartForecaster:
         self._windows = list(windows)
         self._future = FutureMatrix(state, start_delay)
         self._future.advance(now, self._windows)
-        self._accounts = self._look_at_accounts()
-
-    def _look_at_accounts(self) -> AccountFuture:
-        return AccountFuture(
-            self._state, self._future.line, self._quotas, self._windows, self._now, self._future.pod_ends.end_of
-        )
+        line, end_of = self._future.line, self._future.pod_ends.end_of
+        self._accounts = AccountFuture(state, line, quotas, self._windows, now, end_of)
 
     def next(self, asked: ForecastQuestion) -> StartForecast:
         """Return the start of the next request, and reserve its window in this forecast."""
-        line = self._future.line
         self._future.update()
-        if line is not self._future.line:
-            self._accounts = self._look_at_accounts()
+        if self._accounts.line is not self._future.line:
+            self._accounts.follow(self._future.line)
         duration = asked.duration + self._start_delay if asked.duration else 0
         parts, window = asked.parts, self._earliest(asked.parts, duration, asked.not_before)
         if asked.reopened:
@@ -117,7 +114,7 @@ class StartForecaster:
         if window is None:
             return self._none(asked)
         self._windows.append(window)
-        self._future.take(window)
+        self._future.reserve(window)
         self._accounts.take(window)
         late = self._too_late(asked, window.start)
         return late or self.told(parts, window)
@@ -149,7 +146,7 @@ class StartForecaster:
             code = NoStart.NODES_CLOSED if never.closed else NoStart.CANNOT_RUN
             return StartForecast(no_start=code, message=never.message)
         for part in asked.parts:
-            once_all_ended = self._future.copies_at_last(part.pod_class)
+            once_all_ended = self._copies_at_last(part.pod_class)
             usable = part.rows[: len(once_all_ended)]
             if int(once_all_ended[usable].sum()) < part.count:
                 return self._no_end(usable)
@@ -166,6 +163,20 @@ class StartForecaster:
         return StartForecast(
             no_start=NoStart.BEYOND_HORIZON, message=f"beyond the horizon ({HORIZON // 86_400} days)"
         )
+
+    def _copies_at_last(self, pod_class: ClassRecord) -> IntArray:
+        """Return int64[N]: the number of copies that each row fits after all pods with a known end have left."""
+        nodes, width = self._state.nodes, len(self._state.space)
+        free = nodes.idle[pod_class.columns][:, : nodes.extent].copy()
+        for row, (_, usages) in self._future.pod_ends.by_row.items():
+            free[:, row] += usages[:, pod_class.columns].sum(axis=0)
+        for window in self._future.windows:
+            for share in window.shares if window.end >= FOREVER else ():
+                usage = share.pod_class.footprint.usage
+                wide = np.pad(usage, (0, max(0, width - len(usage))))
+                free[:, share.rows] -= np.outer(wide[pod_class.columns], share.counts)
+        copies: IntArray = np.maximum((free // pod_class.amounts[:, None]).min(axis=0), 0)
+        return copies
 
     def _no_end(self, usable: BoolArray) -> StartForecast:
         pods = int(self._future.pod_ends.endless[: self._state.nodes.extent][usable].sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -13,7 +14,14 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.reservations.copy_counts import CopyCounts, CountArray, as_counts, request_key
 from phalanx.scheduling.reservations.pod_ends import PodEnds
-from phalanx.scheduling.reservations.timeline import FOREVER, HORIZON, Timeline, timeline
+from phalanx.scheduling.reservations.timeline import (
+    FOREVER,
+    HORIZON,
+    Timeline,
+    closed_slots,
+    most_moments,
+    timeline,
+)
 from phalanx.scheduling.reservations.window import RowArray, Window
 
 # If a larger part of the rows has changed, a full recount is cheaper.
@@ -158,6 +166,17 @@ class FutureMatrix:
             rows |= self._carry(former, line)
         self._recount(sorted(rows))
 
+    def _carry_counts(self, slots: RowArray, comparable: bool) -> None:
+        """Bring the counts that were queried since the last time to a new time line; forget the others."""
+        unused = [key for key, counts in self._counts.items() if not counts.queried]
+        for key in unused:
+            del self._counts[key]
+        # Counts that begin anew have grown by more than anything measured before.
+        self._base += _MORE_THAN_ANY if unused else 0
+        for counts in self._counts.values():
+            counts.carry(slots, comparable)
+        self._least.clear()
+
     def _carry(self, former: Timeline, line: Timeline) -> set[int]:
         """Bring all amounts to a new time line; return the rows that are to be recounted.
 
@@ -167,15 +186,8 @@ class FutureMatrix:
             self._free[column] = free[slots]
         # On a grid, a window can become shorter by a new edge, so that a unit fits without growth of the room.
         comparable = former.exact and line.exact
-        unused = [key for key, counts in self._counts.items() if not counts.queried]
-        for key in unused:
-            del self._counts[key]
-        # Counts that begin anew have grown by more than anything measured before.
-        self._base += _MORE_THAN_ANY if unused else 0
-        for counts in self._counts.values():
-            counts.carry(slots, comparable)
+        self._carry_counts(slots, comparable)
         self.drawn += not comparable
-        self._least.clear()
         if comparable:
             # Up to the horizon every moment is an edge; the rows of moments that have passed are recounted anyway.
             horizon = former.edges[0] + HORIZON
@@ -246,7 +258,7 @@ class FutureMatrix:
         np.cumsum(profiles, axis=1, out=profiles)
         profiles += self._state.nodes.idle[columns][:, None, rows]
         if self._state.nodes.maintenance.active:
-            profiles -= self._closed(rows) * _CLOSED
+            profiles -= closed_slots(self.line, self._state.nodes.maintenance, rows) * _CLOSED
         if self._standing:
             place = np.full(self._extent, -1, dtype=np.intp)
             place[rows] = np.arange(len(rows), dtype=np.intp)
@@ -275,7 +287,8 @@ class FutureMatrix:
             np.cumsum(profiles, axis=1, out=profiles)
         profiles += self._state.nodes.idle[columns, row][:, None]
         if self._state.nodes.maintenance.active:
-            profiles -= self._closed(np.array([row], dtype=np.intp))[:, 0] * _CLOSED
+            closed = closed_slots(self.line, self._state.nodes.maintenance, np.array([row], dtype=np.intp))
+            profiles -= closed[:, 0] * _CLOSED
         for window in self._windows.get(row, {}).values():
             begin, end = self.line.slots(window.start, window.end)
             for share in window.kept:
@@ -284,19 +297,6 @@ class FutureMatrix:
                     if len(at) and share.reserves(column):
                         free[begin:end] -= share.kept(column)[at[0]]
         return profiles
-
-    def _closed(self, rows: RowArray) -> BoolArray:
-        """Return bool[T, rows]: the slots in which each row is in maintenance."""
-        closed = np.zeros((len(self.line), len(rows)), dtype=np.bool_)
-        for closure in self._state.nodes.maintenance.closures:
-            begin, end = self.line.slots(closure.start, closure.end)
-            if begin < end and closure.end > self.line.edges[0]:
-                closed[begin:end] |= np.isin(rows, closure.rows)
-        ends = self._state.nodes.maintenance.ends_of(rows)
-        # A row closes from the slot in which its maintenance begins.
-        first = np.searchsorted(self.line.moments, ends, side="right") - 1
-        closed |= (ends < FOREVER) & (np.arange(len(closed))[:, None] >= first)
-        return closed
 
     def _on(self, rows: RowArray) -> Iterable[Window]:
         """Return the windows with room on the rows."""
@@ -316,13 +316,28 @@ class FutureMatrix:
     def take(self, window: Window) -> None:
         """Subtract a window."""
         self._standing[id(window)] = window
-        # An exact time line needs an edge at every end of a window.
-        self._redraw |= self.line.exact and any(
-            self.line.edges[0] < when < FOREVER and when not in self.line.edges
-            for when in (window.start, window.end)
-        )
+        self._redraw |= bool(self._missing_edges(window))
         self._index_window(window, True)
         self._change(window, -1)
+
+    def reserve(self, window: Window) -> None:
+        """Subtract a window that stays: an exact time line gets its edges now, not at the next update."""
+        if not self._redraw and (missing := self._missing_edges(window)):
+            spans = len(self._standing) + 1 + len(self._state.nodes.maintenance.closures)
+            if len(self.pod_ends.moments) + 2 * spans <= most_moments(self._extent):
+                former, self.line = self.line, self.line.with_moments(missing)
+                slots = self.line.slots_in(former)
+                for column, free in self._free.items():
+                    self._free[column] = free[slots]
+                self._carry_counts(slots, comparable=True)
+        self.take(window)
+
+    def _missing_edges(self, window: Window) -> list[int]:
+        """Return the ends of a window that an exact time line has no edge for."""
+        line, edges = self.line, self.line.edges
+        if not line.exact:
+            return []
+        return [when for when in (window.start, window.end) if edges[0] < when < FOREVER and when not in edges]
 
     def give_back(self, window: Window) -> None:
         """Add the amounts of a window back."""
@@ -342,9 +357,10 @@ class FutureMatrix:
     def _add(self, window: Window, begin: int, end: int, sign: int) -> None:
         """Add the amounts of a window to the slots from `begin` to `end`, or subtract them with `sign` -1."""
         for share in window.kept:
+            rows = int(share.rows[0]) if len(share.rows) == 1 else share.rows  # a slice is several times faster
             for column, free in self._free.items():
                 if share.reserves(column):
-                    free[begin:end, share.rows] += sign * share.kept(column)
+                    free[begin:end, rows] += sign * share.kept(column)
 
     def _mark_changed(self, rows: RowArray) -> None:
         self._changes += 1
@@ -410,11 +426,8 @@ class FutureMatrix:
         """
         fits: CountArray | None = None
         if self._extent * len(self.line) < _FEW_CELLS:
-            for column, amount in pod_class.demand:
-                counts = as_counts(self.free(column) // amount)
-                fits = counts if fits is None else np.minimum(fits, counts, out=fits)
-            assert fits is not None  # every pod takes a pod slot
-            return fits
+            copies = [self.free(column) // amount for column, amount in pod_class.demand]
+            return as_counts(reduce(np.minimum, copies))
         columns, amounts = pod_class.columns, pod_class.amounts
         scarcity = np.argsort(self._state.nodes.idle[columns].sum(axis=1) // amounts, kind="stable")
         for column, amount in zip(columns[scarcity].tolist(), amounts[scarcity].tolist(), strict=True):
@@ -516,19 +529,6 @@ class FutureMatrix:
             for share in window.kept:
                 free[begin:end, share.rows] += share.kept(column)
         return free
-
-    def copies_at_last(self, pod_class: ClassRecord) -> IntArray:
-        """Return int64[N]: the number of copies that each row fits after all pods with a known end have left."""
-        free = self._state.nodes.idle[pod_class.columns][:, : self._extent].copy()
-        for row, (_, usages) in self.pod_ends.by_row.items():
-            free[:, row] += usages[:, pod_class.columns].sum(axis=0)
-        for window in self._standing.values():
-            for share in window.shares if window.end >= FOREVER else ():
-                usage = share.pod_class.footprint.usage
-                wide = np.pad(usage, (0, max(0, self._width - len(usage))))
-                free[:, share.rows] -= np.outer(wide[pod_class.columns], share.counts)
-        copies: IntArray = np.maximum((free // pod_class.amounts[:, None]).min(axis=0), 0)
-        return copies
 
     def overbooks(self, window: Window, rows: RowArray) -> bool:
         """Return whether one of the rows of a window is gone or overcommitted while the window lasts."""

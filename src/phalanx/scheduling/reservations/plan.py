@@ -26,7 +26,7 @@ from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.slip_causes import cause_since
 from phalanx.scheduling.reservations.telling import basis, start_sentence
 from phalanx.scheduling.reservations.timeline import FOREVER
-from phalanx.scheduling.reservations.window import Part, Window
+from phalanx.scheduling.reservations.window import Part, Window, request_of
 
 #: On a grid, pods that fit beside the windows are retried after this many seconds; until then a pod counts as that
 #: much longer.
@@ -109,6 +109,7 @@ class ReservationPlan(RepairedPlan):
         """Record the start of a unit, with or without a promise."""
         self.starts.forecasts.started(key, self._now)
         self.version += 1
+        self.silent_changes += 1
 
     def count(self, queue: str, priority: int) -> int:
         """Return the number of reservations of a queue with at least this priority."""
@@ -122,7 +123,8 @@ class ReservationPlan(RepairedPlan):
         """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
         reservation."""
         starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
-        starts += [until for until in self.starts.rests().values() if until > self._now]
+        if self.starts.losses():
+            starts += [until for until in self.starts.rests().values() if until > self._now]
         change = self.advance.next_change
         return min([*starts, change] if change is not None else starts, default=None)
 
@@ -369,9 +371,13 @@ class ReservationPlan(RepairedPlan):
         self._failed.drop(key)
         reservation = Reservation(key, name, queue, priority, parts, duration, window, self._now)
         self.starts.made(reservation)
+        alone = not self._reservations
         self._reservations[key] = reservation
         self.version += 1
         self._look_again([window])
+        if alone:
+            # The window is the earliest one in the present state, so the next cycle need not check it.
+            self._checked_at, self._compressed_at = self._state_of_nodes(), self._moment()
         return reservation
 
     def follow(self, key: UnitKey, queue: str, priority: int) -> None:
@@ -439,13 +445,13 @@ class ReservationPlan(RepairedPlan):
         """Return the window in which the parts could start beside all reservations; reserve nothing."""
         return self._search(parts, duration)
 
-    def started(self, key: UnitKey) -> None:
-        """Release the reservation of a unit that has been placed."""
+    def started(self, key: UnitKey, rows: Sequence[int] = ()) -> None:
+        """Release the reservation of a unit whose pods have been placed on `rows`."""
         reservation = self._reservations.get(key)
         if reservation is not None:
             self._push_behind(reservation)
             self.starts.started(reservation, self._now, self._previous)
-            self._drop(reservation)
+            self._drop(reservation, opens=not reservation.uses_whole_window(rows, self._now))
 
     def _push_behind(self, reservation: Reservation) -> None:
         """Name the unit that starts late as the cause for the starts that were planned at its end."""
@@ -525,7 +531,7 @@ class ReservationPlan(RepairedPlan):
         self._look_again(reservation.window for reservation in chosen)
         return True
 
-    def restore(self, placed: UnitKey | None = None, name: str = "", rows: Iterable[int] = ()) -> None:
+    def restore(self, placed: UnitKey | None = None, name: str = "", rows: Sequence[int] = ()) -> None:
         """End a turn: reserve the lifted windows again. The `placed` unit has used `rows`."""
         lifted, self._lifted, self._planned_end = self._lifted, {}, FOREVER
         used_rows = set(rows)
@@ -539,12 +545,4 @@ class ReservationPlan(RepairedPlan):
         if placed is not None:
             if placed in lifted:
                 self._lifted[placed] = lifted[placed]
-            self.started(placed)
-
-
-def request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
-    """Return the request of parts, without the state of nodes."""
-    return [
-        (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)
-        for part in parts
-    ]
+            self.started(placed, rows)

@@ -54,8 +54,8 @@ class RepairedPlan(StandingPlan):
 
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
-        # Number that grows with every change of the stored state.
-        self.version = 0
+        # Number that grows with every change of the stored state, and the changes that let no other unit start.
+        self.version = self.silent_changes = 0
         self.starts = PromisedStarts()
         self._compressed_at: Moment = (-1, -1, -1, -1)
         # Cause and name of what has used the reserved room of a unit.
@@ -518,7 +518,8 @@ class RepairedPlan(StandingPlan):
         self._drop(reservation)
         self.starts.lose(reservation)
 
-    def _drop(self, reservation: Reservation) -> None:
+    def _drop(self, reservation: Reservation, *, opens: bool = True) -> None:
+        """Remove a reservation. Without `opens`, other units use its room from now on."""
         del self._reservations[reservation.key]
         self.version += 1
         self._displacers.pop(reservation.key, None)
@@ -528,7 +529,12 @@ class RepairedPlan(StandingPlan):
         hold = self._holds.pop(reservation.key, None)
         if hold is not None and not lifted and not self._stale:
             self._take_off(hold)
-        self._open([reservation.window])
+            opens = True
+        if opens:
+            self._open([reservation.window])
+        else:
+            self.silent_changes += 1
+            self._look_again([reservation.window])
 
 
 def _at(mask: BoolArray, rows: RowArray) -> BoolArray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+import numpy as np
 
 from phalanx.model.promise_records import Slip, ToldStart
 from phalanx.scheduling.queue.unschedulable import UnitKey
@@ -87,3 +90,11 @@ class Reservation:
     def pods(self) -> int:
         """Number of pods that start together."""
         return sum(part.count for part in self.parts)
+
+    def uses_whole_window(self, rows: Sequence[int], now: int) -> bool:
+        """Return whether pods on `rows` have all idle amounts that the window reserves now."""
+        window = self.window
+        if window.start > now or len(window.kept) != 1 or len(window.shares) != 1:
+            return False
+        (share,) = window.shares
+        return sorted(rows) == sorted(np.repeat(share.rows, share.counts).tolist())

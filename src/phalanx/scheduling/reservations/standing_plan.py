@@ -166,11 +166,12 @@ class StandingPlan:
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""
-        idle = self._state.nodes.idle[pod_class.columns][:, rows]
-        fits = (idle // pod_class.amounts[:, None]).min(axis=0).clip(0)
+        idle = self._state.nodes.idle[:, rows]
+        fits: BoolArray = np.logical_and.reduce(idle >= pod_class.min_idle, axis=0)
         if not np.count_nonzero(fits):
-            return np.zeros(fits.shape, dtype=np.bool_)
-        closed: BoolArray = (fits > 0) & (self.limit_copies(pod_class, rows, fits) == 0)
+            return fits
+        copies = (idle[pod_class.columns] // pod_class.amounts[:, None]).min(axis=0).clip(0)
+        closed: BoolArray = fits & (self.limit_copies(pod_class, rows, copies) == 0)
         return closed
 
     def unready(self, pod_class: ClassRecord) -> str | None:

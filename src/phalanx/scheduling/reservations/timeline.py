@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.resource_space import IntArray
+from phalanx.cluster.maintenance import MaintenanceTable
+from phalanx.cluster.resource_space import BoolArray, IntArray
 
 RowArray = npt.NDArray[np.intp]
 
@@ -57,6 +58,10 @@ class Timeline:
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
         return first, max(last, first + 1)
 
+    def with_moments(self, moments: Iterable[int]) -> Timeline:
+        """Return the time line with further edges."""
+        return Timeline(tuple(sorted({*self.edges, *moments})), self.exact, self.kept)
+
     def can_carry_to(self, line: Timeline) -> bool:
         """Return whether amounts on this time line can be brought to a later one."""
         return self.exact is line.exact and line.edges[0] >= self.edges[0]
@@ -81,6 +86,11 @@ class Timeline:
         return self.edges[place] if place < len(self.edges) else end
 
 
+def most_moments(nodes: int) -> int:
+    """Return the largest number of moments with which a plan over `nodes` nodes is exact to the second."""
+    return min(_MOST_EXACT, _MOST_CELLS // max(1, nodes))
+
+
 def timeline(
     now: int,
     ends: Collection[int],
@@ -99,13 +109,27 @@ def timeline(
     last = first + HORIZON
     fixed = {when for when in kept if first < when < FOREVER}
     closing = {when for when in closures if first < when < FOREVER}
-    if len(ends) + len(fixed) + len(closing) <= min(_MOST_EXACT, _MOST_CELLS // max(1, nodes)):
+    if len(ends) + len(fixed) + len(closing) <= most_moments(nodes):
         coming = {when for when in ends if first < when <= last}
         edges = (first, *sorted(fixed | closing | coming))
         return former if former is not None and former.exact and former.edges == edges else Timeline(edges, True)
     if former is not None and not former.exact and former.edges[0] == first and former.kept == fixed:
         return former
     return Timeline((first, *sorted(fixed | set(_grid(first)))), False, frozenset(fixed))
+
+
+def closed_slots(line: Timeline, maintenance: MaintenanceTable, rows: RowArray) -> BoolArray:
+    """Return bool[T, rows]: the slots in which each row is in maintenance."""
+    closed = np.zeros((len(line), len(rows)), dtype=np.bool_)
+    for closure in maintenance.closures:
+        begin, end = line.slots(closure.start, closure.end)
+        if begin < end and closure.end > line.edges[0]:
+            closed[begin:end] |= np.isin(rows, closure.rows)
+    ends = maintenance.ends_of(rows)
+    # A row closes from the slot in which its maintenance begins.
+    first = np.searchsorted(line.moments, ends, side="right") - 1
+    closed |= (ends < FOREVER) & (np.arange(len(closed))[:, None] >= first)
+    return closed
 
 
 def _grid(now: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -111,3 +111,11 @@ class Window:
             Share(classes.get(share.pod_class, share.pod_class), share.rows, share.counts) for share in self.shares
         )
         return Window(self.start, self.end, shares, self.charges)
+
+
+def request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
+    """Return the request of parts, without the state of nodes."""
+    return [
+        (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)
+        for part in parts
+    ]

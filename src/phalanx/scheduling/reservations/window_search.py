@@ -52,15 +52,16 @@ def earliest_window(
     ordered = list(parts)
     if len(ordered) > 1:
         ordered.sort(key=lambda part: (_scarcity(future, part), part.pod_class.number))
-    begins, lacking = _candidates(future, ordered, duration, before, not_before)
+    begins, shorts = _candidates(future, ordered, duration, before, not_before)
     if not begins:
-        return FoundWindow(None, lacking)
+        return FoundWindow(None, _fewest(shorts))
     # Limits that allow the charges over all slots allow them over a part of these.
     allowed = len(begins) > 1 and accounts.allows(ordered, begins[0], len(future.line))
     # On one row, a slot with room for the duration is one where the part fits.
-    known_shorts = len(ordered) == 1 and not not_before and np.count_nonzero(ordered[0].rows) > 1
-    shorts = _shorts(future, ordered[0], duration, begins) if known_shorts else repeat(0, len(begins))
-    for begin, known_short in zip(begins, shorts, strict=True):
+    shared = len(ordered) == 1 and not not_before and np.count_nonzero(ordered[0].rows) > 1
+    known_shorts = _shorts(future, ordered[0], duration, begins) if shared else repeat(0, len(begins))
+    lacking = FOREVER
+    for begin, known_short in zip(begins, known_shorts, strict=True):
         start = max(future.line.edges[begin], not_before)
         end = future.line.covering(start + duration) if duration else FOREVER
         first, last = future.line.slots(start, end)
@@ -74,7 +75,7 @@ def earliest_window(
         if shares is not None:
             return FoundWindow(Window(start, end, shares, charges_of(parts)))
         lacking = min(lacking, short)
-    return FoundWindow(None, lacking)
+    return FoundWindow(None, min(lacking, _fewest(shorts)))
 
 
 def _scarcity(future: FutureMatrix, part: Part) -> float:
@@ -82,31 +83,36 @@ def _scarcity(future: FutureMatrix, part: Part) -> float:
     return float(future.room(part.pod_class, part.rows)[-1]) / part.count
 
 
+def _fewest(shorts: IntArray | None) -> int:
+    """Return the smallest number of missing copies; 0 if unknown."""
+    return int(shorts[shorts > 0].min(initial=FOREVER)) if shorts is not None else 0
+
+
 def _candidates(
     future: FutureMatrix, parts: Sequence[Part], duration: int, before: int, not_before: int
-) -> tuple[list[int], int]:
-    """Return the slots at which each part by itself has room for its duration, and the number of missing copies.
-
-    The number is the smallest that would add a slot; 0 where it is unknown (several parts, or domains).
+) -> tuple[list[int], IntArray | None]:
+    """Return the slots at which each part by itself has room for its duration, and the numbers of copies that a
+    unit of one part lacks at each slot; None where they are unknown (several parts, or domains).
     """
     edges = future.line.moments
     open_slots = edges < before
     if not_before:
         open_slots[: max(0, int(np.searchsorted(edges, not_before, side="right")) - 1)] = False
     stretches = _stretches(edges, np.arange(len(edges)), duration)
-    lacking = 0 if len(parts) > 1 or parts[0].domains is not None else FOREVER
+    known = len(parts) == 1 and parts[0].domains is None
+    shorts: IntArray | None = np.zeros(0, dtype=np.int64) if known else None
     for part in parts:
         if not np.count_nonzero(open_slots):
             break
         room = _with_end(future.room(part.pod_class, part.rows))
         short = part.count - np.minimum.reduceat(room, stretches)[::2]
-        if lacking:
-            lacking = int(short[open_slots & (short > 0)].min(initial=FOREVER))
+        if known:
+            shorts = short if before >= FOREVER and not not_before else short[open_slots]
         open_slots &= short <= 0
-    for group in _by_domains(parts):
+    for group in _by_domains(parts) if any(part.domains is not None for part in parts) else ():
         if group[0].domains is not None and open_slots.any():
             open_slots &= _open_in_a_domain(future, group, group[0].domains, stretches)
-    return open_slots.nonzero()[0].tolist(), lacking
+    return open_slots.nonzero()[0].tolist(), shorts
 
 
 def _stretches(edges: IntArray, begins: RowArray, duration: int) -> RowArray:
@@ -213,6 +219,9 @@ def _place(
     future: FutureMatrix, parts: Sequence[Part], start: int, end: int, first: int, last: int
 ) -> tuple[tuple[Share, ...] | None, int]:
     """Return the rows of all parts and 0; or None and the missing copies of the part that did not fit."""
+    if len(parts) == 1 and parts[0].domains is None:
+        share, short = _fill(future, parts[0], None, first, last)
+        return (None if share is None else (share,)), short
     shares: list[Share] = []
     tried: list[Window] = []
     try:
@@ -292,14 +301,16 @@ def _fill(
     room = _room(future, part, first, last)
     if limit is not None:
         room = room * limit[: len(room)]
-    rows = np.flatnonzero(room)
-    short = part.count - int(room[rows].sum())
-    if short > 0:
-        return None, short
-    order = rows[np.lexsort((rows, room[rows]))]
-    filled = np.cumsum(room[order])
-    needed = int(np.searchsorted(filled, part.count, side="left")) + 1
-    chosen, counts = order[:needed], room[order[:needed]].copy()
+    (rows,) = room.nonzero()
+    fitting = room[rows]
+    if len(rows) > 1:
+        order = fitting.argsort(kind="stable")
+        rows, fitting = rows[order], fitting[order]
+    filled = fitting.cumsum()
+    needed = int(filled.searchsorted(part.count)) + 1
+    if needed > len(rows):
+        return None, part.count - int(fitting.sum())
+    chosen, counts = rows[:needed], fitting[:needed].copy()
     counts[-1] -= int(filled[needed - 1]) - part.count
     return Share(part.pod_class, chosen, counts), 0
 

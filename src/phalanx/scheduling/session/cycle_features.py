@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=CyclePlugin)
 
-Guarded = Callable[["Session", str, Callable[["Session"], object]], None]
-"""Function that calls another with the session; on an exception it rolls back the decisions and reports it."""
+Steps = Sequence[tuple[str, Callable[["Session"], object]]]
+Guarded = Callable[["Session", Steps], None]
+"""Function that calls named steps with the session; on an exception in one it rolls back the decisions of this step
+and reports it."""
 
 _EVENTS = ("deallocated", "ready", "allocated")
 
@@ -127,18 +129,18 @@ class CycleFeatures:
             feature.refused(session, refused)
 
     def lend(self, session: Session, guarded: Guarded) -> None:
-        self._call_guarded("lend", session, guarded)
+        guarded(session, self._guarded["lend"])
 
     def evict_ended(self, session: Session, guarded: Guarded) -> None:
-        self._call_guarded("evict_ended", session, guarded)
+        guarded(session, self._guarded["evict_ended"])
 
     def revise(self, session: Session, guarded: Guarded) -> None:
-        self._call_guarded("revise", session, guarded)
+        guarded(session, self._guarded["revise"])
 
     def published(self, session: Session, guarded: Guarded) -> None:
         if self._events is not None:
             self._announce(session, self._events)
-        self._call_guarded("published", session, guarded)
+        guarded(session, self._guarded["published"])
         for offered in self._offered:
             offered.report(session)
 
@@ -151,10 +153,6 @@ class CycleFeatures:
             feature.ready(session, events_since.ready)
         for feature in self._at["allocated"] if events_since.allocated else ():
             feature.allocated(session, events_since.allocated)
-
-    def _call_guarded(self, point: str, session: Session, guarded: Guarded) -> None:
-        for what, method in self._guarded[point]:
-            guarded(session, what, method)
 
     def note(self, of: GangKey | str) -> str:
         text = ""

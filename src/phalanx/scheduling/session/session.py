@@ -32,7 +32,7 @@ from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import offered, usable
-from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.quota.quota_check import QuotaCheck, UnlimitedAccounts
 from phalanx.scheduling.refusals.refusal import Blocked, NotAdmitted
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
@@ -48,9 +48,11 @@ T = TypeVar("T")
 
 
 class Memo:
-    """Values computed from demand, valid until the demand changes. The cache is preserved across cycles."""
+    """Values computed from demand, valid until the demand changes, and accounts without limits. The cache is
+    preserved across cycles."""
 
     def __init__(self) -> None:
+        self.unlimited = UnlimitedAccounts()
         self._version = -1
         self._values: dict[Hashable, Any] = {}
 
@@ -100,7 +102,10 @@ def _limits_in(session: Session) -> Callable[[AccountRecord], list[Limit]]:
     def limits(account: AccountRecord) -> list[Limit]:
         session = get_session()
         plugins = session.plugin_runtime.plugins("limit")
-        return [limit for plugin in plugins if (limit := plugin.limit(session, account)) is not None]
+        limits = [limit for plugin in plugins if (limit := plugin.limit(session, account)) is not None]
+        if not limits and all(plugin.limits_by_declaration for plugin in plugins):
+            session.unlimited.add(account, session.state.ledger.rebuilds)
+        return limits
 
     return limits
 
@@ -169,8 +174,12 @@ class Session:
         self._past = past
         # Cache for computations over the kinds of pods.
         self.protected_pods: object = None
+        self.unlimited = memory.unlimited
         self.quota_check = QuotaCheck(
-            state.ledger, _limits_in(self), nodes_come=plugin_runtime.policy.requests_nodes
+            state.ledger,
+            _limits_in(self),
+            unlimited=memory.unlimited,
+            nodes_come=plugin_runtime.policy.requests_nodes,
         )
         network = plugin_runtime.policy.topology
         self.topology_domains = TopologyDomains(
@@ -194,7 +203,7 @@ class Session:
     def unit_priority(self, unit: QueuedUnit) -> int:
         """Return the lowest turn priority of the members of a unit."""
         if unit.pod is not None:
-            return self.turn_priority(unit.pod)
+            return self._priorities.turn(unit.pod)
         return min([self.turn_priority(gang) for gang in unit.gangs])
 
     def victim_priority(self, gang: GangRecord | None, own: int) -> int:

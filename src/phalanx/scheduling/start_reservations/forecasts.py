@@ -96,9 +96,8 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
 
     If `due`, sample forecasts of the first units without promise; return whether it sampled.
     """
-    for key in plan.starts.forecasts.keys if due or session.plan.binds else ():
-        if isinstance(key, str) and session.queue.waits(key):
-            continue
+    waiting, keys = session.state.pods.standalone, plan.starts.forecasts.keys
+    for key in [key for key in keys if key not in waiting] if due or session.plan.binds else ():
         unit = session.queue.unit(key)
         if unit is None or (unit.gangs and all(session.requirement(gang).satisfied for gang in unit.gangs)):
             if _has_nodes(session, key):

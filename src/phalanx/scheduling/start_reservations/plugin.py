@@ -57,7 +57,7 @@ class StartReservations(CyclePlugin):
         self._grants: list[StoredGrant] = []
         self._losses: list[StoredLoss] = []
         self._stored_version = 0
-        self._version_at_begin = 0
+        self._changes_at_begin = 0
         self._forecast_at = 0.0
         self._retry_at: float | None = None
         self._again = False
@@ -106,8 +106,10 @@ class StartReservations(CyclePlugin):
         return self.plan.outdated if self.plan is not None else bool(self._state.objects.advance)
 
     def next_due(self) -> float | None:
-        times = (self.plan.next_due if self.plan is not None else None, self._retry_at)
-        return min((when for when in times if when is not None), default=None)
+        due = self.plan.next_due if self.plan is not None else None
+        if due is None or self._retry_at is None:
+            return self._retry_at if due is None else due
+        return min(due, self._retry_at)
 
     # Within a cycle
 
@@ -121,7 +123,7 @@ class StartReservations(CyclePlugin):
         if self.plan is None:
             return rejected
         due = due_units(session, self.plan)
-        self._version_at_begin = self.plan.version
+        self._changes_at_begin = self.plan.version - self.plan.silent_changes
         return (*due, *rejected) if rejected else due
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
@@ -186,7 +188,8 @@ class StartReservations(CyclePlugin):
             if sample_forecasts(session, plan, due):
                 self._forecast_at = session.now + interval
         finally:
-            self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
+            others_can_start = plan.version - plan.silent_changes != self._changes_at_begin
+            self._again = others_can_start or (changed and plan.disturbed)
             # The units behind those without a possible start have not been examined yet.
             self._again |= in_vain and not was_in_vain
 

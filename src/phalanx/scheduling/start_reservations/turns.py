@@ -20,14 +20,15 @@ from phalanx.model.pod import ReservationUse
 from phalanx.model.promise_records import StoredLoss, StoredReservation
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.framework.queue_policies import reserves_starts
+from phalanx.scheduling.ordering.fifo import any_queue_keeps_order
 from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
-from phalanx.scheduling.reservations.plan import ReservationPlan, request_of
+from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
-from phalanx.scheduling.reservations.window import Part, Window
+from phalanx.scheduling.reservations.window import Part, Window, request_of
 from phalanx.scheduling.reservations.window_search import charges_of
 from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
@@ -212,7 +213,7 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
     """Return the request of an advance reservation by class, or the reason why it has none."""
     if reservation.template is not None:
         pod_class = session.state.classes.record(reservation.template)
-        rows = session.placer.class_view(pod_class).static.copy()
+        rows = session.placer.eligible_rows(pod_class).copy()
         return (Part(pod_class, reservation.count, None, rows),)
     key = GangKey(*reservation.gang) if reservation.gang is not None else None
     unit = session.queue.unit((key,)) if key is not None else None
@@ -293,10 +294,13 @@ def next_in_line(session: Session, plan: ReservationPlan, searches: bool) -> lis
     if not depth:
         return []
     in_turn = {queue_of(session, unit) for unit in session.units if plan.get(unit.key) is not None}
+    least = _least_priorities(plan, depth)
     candidates = [
         (rank, unit, queue)
         for rank, unit in session.queue.first_unschedulable(depth)
-        if (queue := queue_of(session, unit)) in in_turn or plan.count(queue, session.unit_priority(unit)) < depth
+        if (queue := queue_of(session, unit)) not in least
+        or queue in in_turn
+        or session.unit_priority(unit) > least[queue]
     ]
     heads: dict[str, list[UnitKey]] = {}
     for _, unit, queue in sorted(candidates, key=lambda entry: entry[0]):
@@ -315,6 +319,14 @@ def _has_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> boo
     if demand is None or not demand.for_room or not parts:
         return False
     return plan.has_start(unit.key, session.unit_priority(unit), parts, run_limit(unit), demand)
+
+
+def _least_priorities(plan: ReservationPlan, depth: int) -> dict[str, int]:
+    """Return the lowest priority among the `depth` highest ones with a reservation, by queue with so many."""
+    priorities: dict[str, list[int]] = {}
+    for reservation in plan.all():
+        priorities.setdefault(reservation.queue, []).append(reservation.priority)
+    return {queue: each[depth - 1] for queue, each in priorities.items() if len(each) >= depth}
 
 
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
@@ -338,10 +350,18 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         return
     parts = requested_parts(session, plan, unit)
     if parts:
-        unit.reserved = (
-            plan.reserve(unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check, demand)
-            is not None
+        made = plan.reserve(
+            unit.key, unit.name, queue, priority, parts, run_limit(unit), session.quota_check, demand
         )
+        unit.reserved = made is not None
+        if (
+            made is not None
+            and depth
+            and plan.count(queue, priority) >= depth
+            and not any_queue_keeps_order(session)
+        ):
+            # No further unit of the queue gets a start, and none is behind this one.
+            plan.silent_changes += 1
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
@@ -425,7 +445,7 @@ def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) 
     for member in chosen:
         counts.setdefault((member.pod_class.number, id(member.charge_path)), []).append(member)
     for members in counts.values():
-        rows = session.placer.class_view(members[0].pod_class).static.copy()
+        rows = session.placer.eligible_rows(members[0].pod_class).copy()
         yield Part(members[0].pod_class, len(members), members[0].charge_path, rows, domains)
 
 

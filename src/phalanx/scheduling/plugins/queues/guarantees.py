@@ -17,6 +17,7 @@ class Guarantees(Plugin):
     """
 
     name = "guarantees"
+    limits_by_declaration = True
 
     def __init__(self, arguments: Arguments) -> None:
         pass

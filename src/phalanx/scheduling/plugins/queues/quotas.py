@@ -25,6 +25,7 @@ class Quotas(Plugin):
     """
 
     name = "quotas"
+    limits_by_declaration = True
 
     def __init__(self, arguments: Arguments) -> None:
         pass
