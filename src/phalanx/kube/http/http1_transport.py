@@ -85,10 +85,11 @@ class Http1Transport:
         deadline = loop.time() + call.limit
         try:
             for last_try in (not call.repeatable, True):
-                connection = self._pop_idle() or await self._acquire(deadline)
+                connection = self._pop_idle(loop.time()) or await self._acquire(deadline)
                 self._busy.add(connection)
                 try:
-                    call.check()
+                    if call.may_send is not None:
+                        call.check()
                     return await connection.exchange(
                         request, deadline - loop.time(), head_only=call.method == "HEAD"
                     )
@@ -151,13 +152,12 @@ class Http1Transport:
         head = f"{head}Content-Type: {call.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode("latin-1") + body
 
-    def _pop_idle(self) -> Http1Connection | None:
+    def _pop_idle(self, now: float) -> Http1Connection | None:
         """Return a usable kept-alive connection; None if there is none. The most recently used one is tried
         first."""
-        oldest = asyncio.get_running_loop().time() - IDLE_LIMIT
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest:
+            if connection.usable and connection.idle_since > now - IDLE_LIMIT:
                 return connection
             self._drop(connection)
         return None
@@ -245,7 +245,7 @@ class Http1Transport:
     def _release(self, connection: Http1Connection) -> None:
         if not connection.usable or self._closed:
             self._drop(connection)
-        elif not self._hand_over(connection):
+        elif not self._waiting or not self._hand_over(connection):
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
             if self._reaper is None:
