@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
-from phalanx.model.text.decoding import parse_whole
+from phalanx.kube.wire import version_number
 from phalanx.model.verdict import Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, carried_objects, read_told, told_fields
 
@@ -30,6 +30,7 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 # Condition of pods that wait for quota or queue order. As unschedulable pods they would cause new nodes.
 ADMITTED = "phalanx.dev/Admitted"
+_ADMISSION_OVER = PodCondition(ADMITTED, "True", "Admitted", "")
 _LIMIT = 32 * 1024
 
 
@@ -87,6 +88,7 @@ class _Known:
         "namespace",
         "nominated",
         "nomination",
+        "number",
         "observed",
         "outdated",
         "queued",
@@ -102,6 +104,7 @@ class _Known:
         self.namespace = namespace
         self.name = name
         self.version = ""
+        self.number = -1  # the version as a number
         self.waits = True
         self.held: dict[str, PodCondition] = {}
         self.wanted: dict[str, PodCondition] = {}
@@ -159,7 +162,7 @@ class PodConditions:
         namespace: str,
         name: str,
         version: str,
-        conditions: Iterable[PodCondition],
+        conditions: Sequence[PodCondition],
         *,
         nominated: str = "",
         room: str = "",
@@ -170,20 +173,21 @@ class PodConditions:
         """Set the observed state of a pod. A pod that is not pending (`waits` False: it has a node or gates) gets
         no further verdict. `room` is its annotation with held room, `observed` the observedGeneration of its
         PodScheduled."""
-        known = self._pods.get(uid)
-        held = {condition.type: condition for condition in conditions}
+        known, number = self._pods.get(uid), version_number(version)
+        held = {condition.type: condition for condition in conditions} if conditions else {}
         if known is None:
             if not waits and not _is_held_back(held.get(ADMITTED)):
                 return
             known = self._pods[uid] = _Known(namespace, name)
-        elif _is_older(version, known.version):
+        elif 0 <= number < known.number:  # comparable since Kubernetes 1.35
             return
-        known.version, known.held, known.outdated = version, held, False
+        known.version, known.number, known.held, known.outdated = version, number, held, False
         known.waits, known.nominated, known.room = waits, nominated, room
         known.generation, known.observed = generation, observed
         if not waits:
             known.wanted.clear()
-            self.set_conditions(uid, *self._admission_over(uid))
+            if _is_held_back(held.get(ADMITTED)):
+                self.set_conditions(uid, _ADMISSION_OVER)
             if not known.wanted and not known.busy:
                 del self._pods[uid]
             _settle(known, NominationOutcome.LOST)
@@ -228,7 +232,8 @@ class PodConditions:
         conditions = [_condition_of(verdict)]
         conditions.append(PodCondition(LAST_VERDICT, "True", verdict.code, told_fields(verdict)))
         if verdict.unschedulable:
-            conditions += self._admission_over(uid)
+            if _is_held_back(self.condition_of(uid, ADMITTED)):
+                conditions.append(_ADMISSION_OVER)
         else:
             # PodScheduled False is known, or its write is queued: it must not keep the reason Unschedulable.
             if any(entry is not None and entry.status == "False" for entry in self._said(uid, POD_SCHEDULED)):
@@ -253,7 +258,8 @@ class PodConditions:
         known = self._pods.get(uid)
         if known is not None:
             known.wanted.clear()
-            self.set_conditions(uid, *self._admission_over(uid))
+            if _is_held_back(known.held.get(ADMITTED)):
+                self.set_conditions(uid, _ADMISSION_OVER)
             _settle(known, NominationOutcome.LOST)
 
     def set_conditions(self, uid: str, *conditions: PodCondition) -> None:
@@ -269,10 +275,6 @@ class PodConditions:
                 known.wanted[condition.type] = condition
         if known.wanted:
             self._begin(uid, known)
-
-    def _admission_over(self, uid: str) -> list[PodCondition]:
-        over = PodCondition(ADMITTED, "True", "Admitted", "")
-        return [over] if _is_held_back(self.condition_of(uid, ADMITTED)) else []
 
     def _go_on(self, uid: str, known: _Known) -> None:
         if known.nomination is not None:
@@ -342,8 +344,9 @@ class PodConditions:
             version = _ANSWER.decode(answer).metadata.resource_version
         except msgspec.DecodeError:
             return
-        if version and not _is_older(version, known.version):
-            known.version = version
+        number = version_number(version)
+        if version and not 0 <= number < known.number:
+            known.version, known.number = version, number
             known.held = {**known.held, **{change.type: change for change in changes}}
             if known.scheduled in changes:
                 known.observed = known.generation
@@ -419,12 +422,6 @@ def _settle(known: _Known, outcome: NominationOutcome) -> None:
 
 def _is_held_back(admission: PodCondition | None) -> bool:
     return admission is not None and admission.status == "False"
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older than another (comparable since Kubernetes 1.35)."""
-    ours, theirs = parse_whole(version, 0), parse_whole(than, 0)
-    return ours is not None and theirs is not None and ours < theirs
 
 
 def _condition_of(verdict: Verdict) -> PodCondition:
