@@ -15,6 +15,7 @@ from phalanx.dialects.pods.binding_marks import encode_binding
 from phalanx.dialects.pods.decoder import PodDecoder
 from phalanx.dialects.pods.pod_reader import PodReader
 from phalanx.dialects.signatures import Signer
+from phalanx.model.advance_reservation import RESERVATION_ANNOTATION
 from phalanx.model.events import ClusterEvent, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark
@@ -143,3 +144,18 @@ def test_memory_of_traits_is_bounded(monkeypatch: pytest.MonkeyPatch, decodings:
     labels = [{**GROUP, "number": str(number)} for number in (1, 2, 3, 1)]
     events(PodReader().pod, *(document(f"p{number}", labels=each) for number, each in enumerate(labels)))
     assert len(decodings) == 4
+
+
+CONCERNS = {
+    "run time": {"annotations": {"phalanx.dev/max-run-time": "2h"}},
+    "reservation": {"annotations": {RESERVATION_ANNOTATION: "r"}},
+}
+
+
+@pytest.mark.parametrize("name", CONCERNS)
+def test_enricher_forgets_a_pod_that_it_concerned_before(name: str) -> None:
+    read = PodReader().pod
+    concerned, plain = single(**CONCERNS[name]), single()
+    [first], [last] = events(read, concerned, plain)
+    assert [last] == events(read, plain)[0]
+    assert first != last

@@ -24,7 +24,7 @@ from phalanx.dialects.core import (
 )
 from phalanx.dialects.devices.device_plans import DEVICE_PLAN
 from phalanx.dialects.dialect import Dialect
-from phalanx.dialects.enricher import ObjectChanges, PodEnrichers
+from phalanx.dialects.enricher import NO_CHANGES, ObjectChanges, PodEnrichers
 from phalanx.dialects.enrichers import core_enrichers
 from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import other_controllers_way
@@ -105,7 +105,9 @@ class Intake:
         self._declarations = PodDeclarations(
             self.dialects.declarations, self.workloads, self._options, self._scheduler_names
         )
-        self._traits = TraitsReader(self._decoder, self._declarations)
+        self._traits = TraitsReader(
+            self._decoder, self._declarations, lambda pod, pod_class: self.enrichers.concerned(pod, pod_class)
+        )
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups, self.workloads.want)
         self.owners = WorkloadOwners(self._gangs, (*rules, *OWNER_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
@@ -163,13 +165,16 @@ class Intake:
         if HELD_ROOM not in annotations and not spec.node and self._expected.note_held(uid, ()):
             self._note_member(spec)  # the nomination was withdrawn
         declared = traits.ended if spec.terminating or spec.finished else active
-        facts, shown = self.enrichers.pod(pod, spec)
+        concerned = traits.concerned if last is None else traits.concerned | last.concerned
+        facts, shown = self.enrichers.pod(pod, spec, concerned) if concerned else NO_CHANGES
         if active is None or (last is not None and last.declared is None):
             self._note_ungrouped(metadata, spec, grouped=active is not None, follows=follows)
         if last is None and (active is None or active.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
         events += self._store(spec, declared, traits.owners, traits.job)
+        if traits.concerned or concerned:
+            self._pods[uid].concerned = traits.concerned
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
         if traits.faults or (last is not None and last.faults):

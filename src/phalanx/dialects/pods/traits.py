@@ -5,6 +5,8 @@ The members of a gang and the versions of one pod mostly share their traits, so 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from phalanx.dialects.core import PodObject
@@ -20,7 +22,7 @@ from phalanx.dialects.pods.evictability import eviction_terms
 from phalanx.dialects.shared_values import SharedValues
 from phalanx.dialects.workloads.pod_declarations import PodDeclarations
 from phalanx.model.gang import GangOwner
-from phalanx.model.pod import Pod
+from phalanx.model.pod import Pod, PodClass
 
 # Our signed annotations, which differ from pod to pod and are read for each.
 _OWN = (PLAN_ANNOTATION, BINDING_ANNOTATION)
@@ -31,7 +33,7 @@ _MOST = 10_000
 class PodTraits(msgspec.Struct, frozen=True, gc=False):
     """Traits of pods. `common` has no name and no uid. `active` and `ended` are what a member declares before and
     after its end, None outside gangs; `queue` is the queue that a pod outside gangs states, None without one.
-    `template_key` is the template of `PodObject`."""
+    `template_key` is the template of `PodObject`, `concerned` the set of enrichers that such pods concern."""
 
     common: Pod
     template: DecodedTemplate
@@ -42,14 +44,22 @@ class PodTraits(msgspec.Struct, frozen=True, gc=False):
     owners: str
     job: GangOwner | None
     faults: tuple[DecodingFault, ...]
+    concerned: int
 
 
 class TraitsReader:
     """Reader of the traits of pods, with a bounded memory of them."""
 
-    def __init__(self, decoder: PodDecoder, declarations: PodDeclarations) -> None:
+    def __init__(
+        self,
+        decoder: PodDecoder,
+        declarations: PodDeclarations,
+        concerned: Callable[[PodObject, PodClass], int],
+    ) -> None:
+        """`concerned` returns the set of enrichers that pods written like this one concern."""
         self._decoder = decoder
         self._declarations = declarations
+        self._concerned = concerned
         self._known: dict[tuple[object, ...], PodTraits] = {}
         self._members = SharedValues[MemberDeclaration]()
         self._owners = SharedValues[str]()
@@ -101,4 +111,5 @@ class TraitsReader:
             self._owners[owner_names(metadata)],
             self._jobs[job_of_pod(metadata)] if declaration is not None else None,
             template.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults,
+            self._concerned(pod, template.pod_class),
         )
