@@ -162,7 +162,8 @@ class Intake:
                 self._note_devices(metadata)
             if HELD_ROOM in annotations and active is not None:
                 self._note_held(pod, spec)
-        if HELD_ROOM not in annotations and not spec.node and self._expected.note_held(uid, ()):
+        holds = HELD_ROOM in annotations or spec.node
+        if last is not None and not holds and self._expected.note_held(uid, ()):
             self._note_member(spec)  # the nomination was withdrawn
         declared = traits.ended if spec.terminating or spec.finished else active
         concerned = traits.concerned if last is None else traits.concerned | last.concerned
@@ -179,7 +180,9 @@ class Intake:
             events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
         if traits.faults or (last is not None and last.faults):
             self._warnings.passed_over(uid, traits.faults)
-        return events + self._publish_members()
+        if self._gangs.affected or self._gangs.expecting_changed:
+            events += self._publish_members()
+        return events
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Remove a pod. A pod with an unknown uid is looked up by its name; an unknown pod causes no event."""
