@@ -27,7 +27,7 @@ from phalanx.model.pod import Pod, PodClass
 # Our signed annotations, which differ from pod to pod and are read for each.
 _OWN = (PLAN_ANNOTATION, BINDING_ANNOTATION)
 # Gangs arrive and are bound close together; a larger memory is cleared.
-_MOST = 10_000
+_MOST = 5_000
 
 
 class PodTraits(msgspec.Struct, frozen=True, gc=False):
