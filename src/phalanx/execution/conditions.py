@@ -88,7 +88,6 @@ class _Known:
         "namespace",
         "nominated",
         "nomination",
-        "number",
         "observed",
         "outdated",
         "queued",
@@ -104,7 +103,6 @@ class _Known:
         self.namespace = namespace
         self.name = name
         self.version = ""
-        self.number = -1  # the version as a number
         self.waits = True
         self.held: dict[str, PodCondition] = {}
         self.wanted: dict[str, PodCondition] = {}
@@ -173,15 +171,15 @@ class PodConditions:
         """Set the observed state of a pod. A pod that is not pending (`waits` False: it has a node or gates) gets
         no further verdict. `room` is its annotation with held room, `observed` the observedGeneration of its
         PodScheduled."""
-        known, number = self._pods.get(uid), version_number(version)
+        known = self._pods.get(uid)
         held = {condition.type: condition for condition in conditions} if conditions else {}
         if known is None:
             if not waits and not _is_held_back(held.get(ADMITTED)):
                 return
             known = self._pods[uid] = _Known(namespace, name)
-        elif 0 <= number < known.number:  # comparable since Kubernetes 1.35
+        elif waits and _is_older(version, known.version):  # a pod does not wait again
             return
-        known.version, known.number, known.held, known.outdated = version, number, held, False
+        known.version, known.held, known.outdated = version, held, False
         known.waits, known.nominated, known.room = waits, nominated, room
         known.generation, known.observed = generation, observed
         if not waits:
@@ -344,9 +342,8 @@ class PodConditions:
             version = _ANSWER.decode(answer).metadata.resource_version
         except msgspec.DecodeError:
             return
-        number = version_number(version)
-        if version and not 0 <= number < known.number:
-            known.version, known.number = version, number
+        if version and not _is_older(version, known.version):
+            known.version = version
             known.held = {**known.held, **{change.type: change for change in changes}}
             if known.scheduled in changes:
                 known.observed = known.generation
@@ -422,6 +419,11 @@ def _settle(known: _Known, outcome: NominationOutcome) -> None:
 
 def _is_held_back(admission: PodCondition | None) -> bool:
     return admission is not None and admission.status == "False"
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older than another (comparable since Kubernetes 1.35)."""
+    return 0 <= version_number(version) < version_number(than)
 
 
 def _condition_of(verdict: Verdict) -> PodCondition:

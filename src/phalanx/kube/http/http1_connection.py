@@ -205,13 +205,19 @@ class Http1Connection(asyncio.Protocol):
         if status < 200:
             return False
         self._status = status
-        fields = _fields(head)
-        length = fields.get(b"content-length", b"")
-        self._chunked = fields.get(b"transfer-encoding", b"").lower() == b"chunked"
-        if encoding := fields.get(b"content-encoding"):
-            self._encoding = encoding.decode("latin-1").lower()
-        if status >= 300 and (pause := fields.get(b"retry-after")):
-            self._retry_after = pause.decode("latin-1")
+        length = connection = b""
+        for name, value in _FIELD.findall(head):
+            match name.lower():
+                case b"content-length":
+                    length = length or value.strip()
+                case b"transfer-encoding":
+                    self._chunked = self._chunked or value.strip().lower() == b"chunked"
+                case b"content-encoding":
+                    self._encoding = self._encoding or value.strip().lower().decode("latin-1")
+                case b"connection":
+                    connection = connection or value.strip().lower()
+                case b"retry-after" if status >= 300:
+                    self._retry_after = self._retry_after or value.strip().decode("latin-1") or None
         if self._head_only or status in _NO_BODY:
             self._length, self._chunked = 0, False
         elif not self._chunked:
@@ -219,7 +225,6 @@ class Http1Connection(asyncio.Protocol):
             self._length = int(length or 0)
             if self._length < 0:
                 raise GarbledAnswer("a negative length")
-        connection = fields.get(b"connection", b"").lower()
         if connection == b"close" or (connection != b"keep-alive" and head.startswith(b"HTTP/1.0")):
             self.usable = False
         return True
@@ -297,11 +302,3 @@ class Http1Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         self.abort()
-
-
-def _fields(head: bytes) -> dict[bytes, bytes]:
-    """Return the fields of a head that matter here by name in lower case, the first of each name."""
-    fields: dict[bytes, bytes] = {}
-    for name, value in _FIELD.findall(head):
-        fields.setdefault(name.lower(), value.strip())
-    return fields

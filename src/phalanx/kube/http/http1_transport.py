@@ -70,7 +70,8 @@ class Http1Transport:
         self._deadlines = Deadlines()
         #: Kept-alive connections, most recently used last.
         self._idle: list[Http1Connection] = []
-        self._busy: set[Http1Connection] = set()
+        #: All of its connections, those that serve a request included.
+        self._connected: set[Http1Connection] = set()
         self._streams: set[Http1Stream] = set()
         #: Number of connections that are open or being opened, at most the limit.
         self._open = 0
@@ -86,7 +87,6 @@ class Http1Transport:
         try:
             for last_try in (not call.repeatable, True):
                 connection = self._pop_idle(loop.time()) or await self._acquire(deadline)
-                self._busy.add(connection)
                 try:
                     if call.may_send is not None:
                         call.check()
@@ -97,7 +97,6 @@ class Http1Transport:
                     if last_try:
                         raise
                 finally:
-                    self._busy.discard(connection)
                     self._release(connection)
         except ConnectionLost as error:
             error.args = (f"{call.method} {call.target.partition('?')[0]}: {error}",)
@@ -135,7 +134,7 @@ class Http1Transport:
             if not waiter.done():
                 waiter.set_exception(ConnectionLost("the client is closed"))
         self._waiting.clear()
-        for connection in (*self._idle, *self._busy, *self._streams):
+        for connection in (*self._connected, *self._streams):
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # the event loop closes the sockets of aborted connections in its next round
@@ -174,7 +173,9 @@ class Http1Transport:
                     if connection is not None:
                         return connection
                 try:
-                    return await self._connect(Http1Connection)
+                    connection = await self._connect(Http1Connection)
+                    self._connected.add(connection)
+                    return connection
                 except BaseException:
                     self._return_slot(None)
                     raise
@@ -252,6 +253,7 @@ class Http1Transport:
                 self._reap()
 
     def _drop(self, connection: Http1Connection) -> None:
+        self._connected.discard(connection)
         connection.abort()
         self._return_slot(None)
 
