@@ -146,7 +146,7 @@ def test_memory_of_traits_is_bounded(monkeypatch: pytest.MonkeyPatch, decodings:
     assert len(decodings) == 4
 
 
-CONCERNS = {
+CONCERNS: dict[str, Document] = {
     "run time": {"annotations": {"phalanx.dev/max-run-time": "2h"}},
     "reservation": {"annotations": {RESERVATION_ANNOTATION: "r"}},
 }
