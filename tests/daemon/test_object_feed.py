@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ class World:
         self.now = 1000.0
         self.counted: Counter[str] = Counter()
         self.arrivals = Arrivals()
+        self.delayed: list[Callable[[], None]] = []
         self.feed = ObjectFeed(
             self.intake,
             self.state,
@@ -40,7 +42,13 @@ class World:
             Failures(lambda part: self.counted.update([part])),
             self.arrivals,
             lambda: self.now,
+            lambda seconds, call: self.delayed.append(call),
         )
+
+    def settle(self) -> None:
+        """Publish what has been gathered."""
+        while self.delayed:
+            self.delayed.pop(0)()
 
     def changed(self) -> None:
         self.changes += 1
@@ -72,6 +80,7 @@ async def test_gangs_are_reported_after_the_first_sync_and_then_on_change() -> N
     await world.feed.publish_gangs()
     assert world.told == ["first", "second"]
     world.pods("e", gang="third")
+    world.settle()
     assert "third" in world.told[2:]
     world.told.clear()
     await world.feed.publish_gangs()
@@ -159,13 +168,16 @@ def test_failing_handlers_do_not_end_a_batch() -> None:
     assert list(world.state.pods) == ["uid-a"]
 
 
-async def test_gang_is_published_once_for_members_that_arrive_together() -> None:
+async def test_gang_is_published_once_for_members_that_are_bound_one_by_one() -> None:
     world = World()
     await world.feed.publish_gangs()
     world.pods("a", "b", "c", gang="first")
+    world.settle()
     world.told.clear()
     bound = [pod(name, labels={LABEL: "first"}, node="n1") for name in "abc"]
-    world.feed.take_in_all(bound, about, world.intake.pod, (world.unreadable,))
+    for change in bound:
+        world.feed.take_in_all([change], about, world.intake.pod, (world.unreadable,))
+    world.settle()
     assert world.told == ["first"]
 
 
@@ -177,7 +189,9 @@ async def test_gang_is_published_before_one_of_its_members_ends() -> None:
     def note(key: GangKey) -> None:
         placed.append(world.state.gangs[key].active)
 
-    feed = ObjectFeed(world.intake, world.state, world.changed, note, Failures(), world.arrivals, lambda: 1000.0)
+    feed = ObjectFeed(
+        world.intake, world.state, world.changed, note, Failures(), world.arrivals, later=lambda *_: None
+    )
     await feed.publish_gangs()
     feed.take_in_all([pod(name, labels={LABEL: "first"}) for name in "ab"], about, world.intake.pod, ())
     placed.clear()

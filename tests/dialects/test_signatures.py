@@ -118,3 +118,17 @@ def test_mark_of_another_scheduler_on_its_own_pods_is_not_reported() -> None:
     intake = Intake(["phalanx-two"], signer=SIGNER, distrust=lambda *about: told.append(about))
     intake.pod(member("a", "signed by another key"))
     assert told == []
+
+
+def test_signature_of_this_process_is_no_longer_valid_once_its_key_is_replaced() -> None:
+    signer = Signer((("1", b"k" * 32),))
+    signature = signer.sign("subject", "uid", 1)
+    signer.use((("2", b"l" * 32),))
+    assert not signer.believes(signature, "subject", "uid", 1)
+
+
+def test_signature_of_this_process_is_valid_each_time_and_for_its_parts_alone() -> None:
+    signer = Signer((("1", b"k" * 32),))
+    signature = signer.sign("subject", "uid", 1)
+    answers = [signer.believes(signature, "subject", uid, 1) for uid in ("other", "uid", "uid", "other")]
+    assert answers == [False, True, True, False]

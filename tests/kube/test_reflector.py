@@ -223,8 +223,9 @@ class Batches(Log):
         self._news.set()
 
 
+@pytest.mark.parametrize("form", [None, ItemForm(Pod, lambda pod: pod)], ids=["alone", "with a form"])
 async def test_listed_objects_arrive_as_a_batch_and_in_order_with_later_changes(
-    server: StubServer, client: KubeClient, fake_time: FakeTime
+    server: StubServer, client: KubeClient, fake_time: FakeTime, form: ItemForm[Pod] | None
 ) -> None:
     sink = Batches()
     server.on("GET", PATH, page(10, thing("a", 1), thing("b", 2), token="t1"), page(10, thing("c", 3)))
@@ -232,11 +233,13 @@ async def test_listed_objects_arrive_as_a_batch_and_in_order_with_later_changes(
         event("ADDED", thing("d", 11)),
         event("MODIFIED", thing("a", 12)),
         event("MODIFIED", thing("d", 13)),  # the same object again
+        event("MODIFIED", thing("c", 2)),  # older than the listed one
+        event("ADDED", thing("d", 13)),  # repeated
         event("DELETED", thing("a", 14)),
         event("ADDED", thing("e", 15)),
     ]
     server.on("GET", PATH, Watch(tuple(lines)), watch=True)
-    async with reflecting(client, sink, fake_time, page_size=2, sink_all=sink.all):
+    async with reflecting(client, sink, fake_time, page_size=2, sink_all=sink.all, form=form):
         await sink.when(lambda: "e" in sink.lines[-1:])
     assert sink.lines[:3] == ["a+b", "c", "synced"]
     # However the events fell into reads, no order between changes of one object is lost.
@@ -507,9 +510,15 @@ async def test_connections_cut_once_a_minute_do_not_delay_changes(
     assert fake_time.pauses == pytest.approx([0.6] * 5)
 
 
+@pytest.mark.parametrize("form", [None, ItemForm(Pod, lambda pod: pod)], ids=["alone", "with a form"])
 @pytest.mark.parametrize("where", ["list", "watch"])
 async def test_one_malformed_object_harms_only_itself(
-    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, where: str
+    server: StubServer,
+    client: KubeClient,
+    sink: Log,
+    fake_time: FakeTime,
+    where: str,
+    form: ItemForm[Pod] | None,
 ) -> None:
     objects = [thing("a", 1), thing("odd", 2, color=["no", "text"]), thing("b", 3), {"metadata": 7}, None]
     watch = Watch((event("DELETED", thing("odd", 9, color=0)), event("ADDED", thing("z", 20))))
@@ -519,7 +528,7 @@ async def test_one_malformed_object_harms_only_itself(
         server.on("GET", PATH, page(0))
         watch = Watch((*(event("ADDED", obj) for obj in objects), *watch.events))
     server.on("GET", PATH, watch, watch=True)
-    async with reflecting(client, sink, fake_time) as reflector:
+    async with reflecting(client, sink, fake_time, form=form) as reflector:
         lines = [line for line in await sink.until("upsert z uid-z") if line != "synced"]
         assert reflector.lists == 1
         assert reflector.malformed == 3

@@ -16,7 +16,7 @@ from phalanx.dialects import shared_values
 from phalanx.dialects.core import decode_node
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.pods import decoder, pod_reader
+from phalanx.dialects.pods import decoder, pod_reader, traits
 from phalanx.dialects.pods.pod_reader import PodReader
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
@@ -115,6 +115,7 @@ def test_gangs_that_have_ended_leave_nothing_behind(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shared_values, "_MOST", _SMALL)
     monkeypatch.setattr(decoder, "_CACHE_SIZE", _SMALL)
     monkeypatch.setattr(pod_reader, "_CACHE_SIZE", 1)
+    monkeypatch.setattr(traits, "_MOST", _SMALL)
     churn, sizes = Churn(), list[int]()
     for number in range(120):
         churn.run_gang(number)

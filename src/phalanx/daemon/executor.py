@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.core import PodObject
+from phalanx.dialects.core import Condition, PodObject
 from phalanx.dialects.gangs.held_room import HELD_ROOM
 from phalanx.execution.binder import BindOutcome, BindResult, Guard
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
@@ -174,18 +174,12 @@ class Executor:
             metadata.namespace,
             metadata.name,
             metadata.resource_version,
-            [
-                PodCondition(condition.type, condition.status, condition.reason, condition.message)
-                for condition in conditions
-                if condition.type in (POD_SCHEDULED, ADMITTED, LAST_VERDICT)
-            ],
+            _published(conditions) if conditions else (),
             nominated=pod.status.nominated_node_name,
             room=metadata.annotations.get(HELD_ROOM, ""),
             waits=waits,
             generation=metadata.generation,
-            observed=next(
-                (condition.observed_generation for condition in conditions if condition.type == POD_SCHEDULED), 0
-            ),
+            observed=_observed(conditions) if conditions else 0,
         )
 
     def pod_gone(self, uid: str) -> None:
@@ -203,6 +197,20 @@ class Executor:
         if record is not None and record.state is MemberState.ASSUMED:
             self._state.pods.binding_failed(bind.uid)
             self._wake()
+
+
+def _published(conditions: Iterable[Condition]) -> list[PodCondition]:
+    """Return the conditions of a pod that schedulers publish."""
+    return [
+        PodCondition(condition.type, condition.status, condition.reason, condition.message)
+        for condition in conditions
+        if condition.type in (POD_SCHEDULED, ADMITTED, LAST_VERDICT)
+    ]
+
+
+def _observed(conditions: Iterable[Condition]) -> int:
+    """Return the generation of a pod that its condition PodScheduled is about; 0 for none."""
+    return next((entry.observed_generation for entry in conditions if entry.type == POD_SCHEDULED), 0)
 
 
 def gone_guard(state: ClusterState) -> EvictGuard:

@@ -74,7 +74,8 @@ class HubLease:
     def pod_seen(self, pod: PodObject) -> None:
         metadata, uid = pod.metadata, pod.metadata.uid
         if ORIGIN_LABEL not in metadata.labels or pod.status.phase in ("Succeeded", "Failed"):
-            self._pods.pop(uid, None)
+            if self._pods:
+                self._pods.pop(uid, None)
             return
         stoppable = bool(pod.spec.node_name) and metadata.annotations.get(WHEN_LOST) == STOP
         stoppable = stoppable and metadata.deletion_timestamp is None

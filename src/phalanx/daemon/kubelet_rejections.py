@@ -20,6 +20,9 @@ from phalanx.model.pod import PodPhase, proved_binding
 log = logging.getLogger(__name__)
 
 
+_FAILED, _PENDING = PodPhase.FAILED.value, PodPhase.PENDING.value
+
+
 class _Candidate(msgspec.Struct, frozen=True):
     """Pod whose status shows a rejection: the kubelet's reason, and the time at which this process saw it happen, 0
     if the pod was rejected before.
@@ -55,8 +58,8 @@ class KubeletRejections:
     def pod_seen(self, pod: PodObject) -> None:
         """Note a pod that seems rejected; it must be called before the state has the pod."""
         status, uid = pod.status, pod.metadata.uid
-        if status.phase != PodPhase.FAILED.value:
-            if status.phase != PodPhase.PENDING.value and self._bound:
+        if status.phase != _FAILED:
+            if status.phase != _PENDING and self._bound:
                 self._bound.pop(uid, None)
             return
         record = self._state.pods.get(uid)

@@ -34,6 +34,8 @@ Events = list[ClusterEvent]
 T = TypeVar("T")
 
 _PUBLISHED_AT_ONCE = 200
+# Seconds in which the changes of a gang are gathered: its members arrive and are bound one by one.
+_GATHER = 0.05
 # Minimum number of pod events that are charged to their nodes in one step.
 _CHARGED_TOGETHER = 100
 # Maximum number of remembered gangs that are unknown to the state. Groups are listed before gangs are made of them.
@@ -58,7 +60,10 @@ class ObjectFeed:
         failures: Failures,
         arrivals: Arrivals | None = None,
         now: Callable[[], float] = time.time,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
+        """Create the feed. `later` calls a function after so many seconds; None for the event loop's."""
+        self._later = later or _later
         self._arrivals = arrivals or Arrivals()
         self._intake = intake
         self._state = state
@@ -67,13 +72,15 @@ class ObjectFeed:
         # Gangs that objects named before everything was listed; some of them are deleted since.
         self._early: dict[GangKey, None] = {}
         self._now = now
-        # Gangs that are not published yet; None once each is published at once.
+        # Gangs that are not published yet; None once all were.
         self._unpublished: dict[GangKey, None] | None = None
+        # Gangs that have changed since they were published.
+        self._gathered: dict[GangKey, None] = {}
         self.changed = changed
         self.failures = failures
 
     async def publish_gangs(self) -> None:
-        """Report all gangs to `touched` after the first list, and from then on each gang that changes.
+        """Report all gangs to `touched` after the first list, and from then on each gang soon after its changes.
 
         Gangs are published in batches: planning and binding go first.
         """
@@ -99,10 +106,17 @@ class ObjectFeed:
             if len(self._early) > 2 * len(self._state.gangs) + _MOST_GONE:
                 # A standby sees many groups created and deleted over weeks.
                 self._early = {known: None for known in self._early if known in self._state.gangs}
-        elif self._unpublished is None:
-            self._publish_gang(key)
-        else:
+        elif self._unpublished is not None:
             self._unpublished[key] = None
+        else:
+            if not self._gathered:
+                self._later(_GATHER, self._publish_gathered)
+            self._gathered[key] = None
+
+    def _publish_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for key in gathered:
+            self._publish_gang(key)
 
     def sink(
         self,
@@ -210,21 +224,7 @@ class ObjectFeed:
         if not self._seen_all:
             self._apply_in_order(events, self._state.apply)
             return
-        # Gangs whose members have arrived or started since they were published: once for all members.
-        touched: dict[GangKey, None] = {}
-
-        def apply(event: ClusterEvent) -> None:
-            if type(event) is PodUpdated and not _ends(event.pod):
-                keys = gangs_of(self._state, event)
-                self._state.apply(event)
-                for key in keys:
-                    touched[key] = None
-            else:
-                self._publish_touched(touched)
-                self._apply_one(event)
-
-        self._apply_in_order(events, apply)
-        self._publish_touched(touched)
+        self._apply_in_order(events, self._apply_one)
 
     def _apply_in_order(self, events: Events, apply: Callable[[ClusterEvent], None]) -> None:
         for event in events:
@@ -235,19 +235,27 @@ class ObjectFeed:
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
 
-    def _publish_touched(self, touched: dict[GangKey, None]) -> None:
-        for key in touched:
-            self.gang_touched(key)
-        touched.clear()
-
     def _apply_one(self, event: ClusterEvent) -> None:
         if not self._seen_all:
             self._state.apply(event)
             return
-        touched = gangs_of(self._state, event)
+        keys = gangs_of(self._state, event)
+        if _grows(event):
+            self._state.apply(event)
+            for key in keys:
+                self.gang_touched(key)
+            return
+        # A gang is published before one of its members ends: then it has placed the most members.
+        for key in keys:
+            if key in self._gathered:
+                self._publish_gang(key)
         self._state.apply(event)
-        for key in touched:
-            self.gang_touched(key)
+        for key in keys:
+            if self._unpublished is None:
+                self._gathered.pop(key, None)
+                self._publish_gang(key)
+            else:
+                self._unpublished[key] = None
 
     def _occupy(self, pod: Pod) -> None:
         """Replace a pod that fails by a minimal one that still charges its node."""
@@ -294,9 +302,16 @@ def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
     return ()
 
 
-def _ends(pod: Pod) -> bool:
-    """Return whether a pod ends. A gang is published before that: then it has placed the most members."""
-    return pod.terminating or pod.finished
+def _later(seconds: float, call: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_later(seconds, call)
+
+
+def _grows(event: ClusterEvent) -> bool:
+    """Return whether an event adds or starts a member, or declares a gang, so that its publication can wait for
+    further ones."""
+    if type(event) is PodUpdated:
+        return not (event.pod.terminating or event.pod.finished)
+    return type(event) is GangUpdated
 
 
 def _below(state: ClusterState, key: GangKey) -> list[GangKey]:

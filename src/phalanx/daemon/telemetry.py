@@ -19,6 +19,7 @@ from phalanx.daemon.endpoint import EndpointOptions, Observed, serving
 from phalanx.daemon.metrics import families
 from phalanx.daemon.metrics.bind_times import BindTimes
 from phalanx.daemon.metrics.cluster_counts import OTHER
+from phalanx.daemon.metrics.distribution import Distributions
 from phalanx.daemon.metrics.eviction_searches import EvictionSearches
 from phalanx.daemon.metrics.eviction_times import EvictionTimes
 from phalanx.daemon.metrics.gc_pauses import GcPauses
@@ -70,7 +71,7 @@ class Telemetry:
         self._gc_pauses = GcPauses(registry)
         self._attempts = families.counter("scheduler_schedule_attempts_total", registry)
         self._gang_attempts = families.counter("scheduler_podgroup_schedule_attempts_total", registry)
-        self._gang_waits = families.histogram("phalanx_gang_wait_time_seconds", registry)
+        self._gang_waits = Distributions("phalanx_gang_wait_time_seconds", registry)
         self._interrupted = families.counter("phalanx_cycle_interrupted_total", registry).labels("budget")
         self._last_cycle = families.gauge("phalanx_last_cycle_timestamp_seconds", registry)
         self._lag = families.histogram("phalanx_event_loop_lag_seconds", registry)
@@ -159,7 +160,7 @@ class Telemetry:
         stated = known.spec.priority
         name = self.priority_class_of(record.pod.priority if stated is None else stated)
         written = (_seen(self._queues_seen, queue, _MOST_QUEUES), _seen(self._classes_seen, name, _MOST_CLASSES))
-        self._gang_waits.labels(*written).observe(max(0.0, now - known.spec.created))
+        self._gang_waits.of(*written).observe(max(0.0, now - known.spec.created))
 
     def bound(self, result: BindResult) -> None:
         self.bind_times.answered(result)

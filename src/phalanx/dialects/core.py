@@ -302,17 +302,25 @@ class _PodWire(Named):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
+class SharedSpec(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A decoded spec of pods without their node, and the part of their `template` that depends on it; compared by
+    identity."""
+
+    spec: PodSpec
+    template: bytes
+
+
 class PodObject(msgspec.Struct, gc=False):
     """A core/v1 Pod. `faults` lists every unreadable field. `template` is equal for pods with identically written
-    requests and constraints, and serves as a cache key. `spec_template` is the part of it that depends on the spec
-    alone. Both are empty until they are computed."""
+    requests and constraints, and serves as a cache key; empty until it is computed. `shared` is one object for pods
+    whose specs are equal except for the node; None where that is unknown."""
 
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
     faults: tuple[DecodingFault, ...] = ()
-    spec_template: bytes = b""
     template: bytes = b""
+    shared: SharedSpec | None = None
     _condition_types: list[str] | None = None
 
     def condition_types(self) -> list[str]:

@@ -11,7 +11,7 @@ from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import Gang
-from phalanx.model.pod import Pod
+from phalanx.model.pod import Pod, PodClass
 
 T = TypeVar("T")
 
@@ -22,11 +22,11 @@ ObjectChanges = tuple[Sequence[ClusterEvent], AbstractSet[str] | Callable[[Pod],
 """Changes that an object causes. Instead of uids an enricher can return a predicate for known pods (as their own
 objects declare them), so it needs no index of pods for objects that are rare."""
 
-_NO_CHANGES: Changes = ((), frozenset())
+NO_CHANGES: Changes = ((), frozenset())
 
 
 def no_changes() -> Changes:
-    return _NO_CHANGES
+    return NO_CHANGES
 
 
 class PodEnricher:
@@ -48,6 +48,11 @@ class PodEnricher:
         """Process an added or changed pod. The result names the pod's own uid only if it has to be enriched again
         although `spec` is unchanged."""
         return no_changes()
+
+    def concerns(self, pod: PodObject, pod_class: PodClass) -> bool:
+        """Return whether `pod` can have to process pods written like this one: with its spec, labels, annotations
+        and owners. If it need not, for two versions of a pod, it is not called for the second one."""
+        return True
 
     def pod_gone(self, spec: Pod) -> Changes:
         return no_changes()
@@ -103,7 +108,12 @@ class PodEnrichers:
         self._of_kind = {
             (kind.group, kind.plural): enricher for enricher in all_enrichers for kind in enricher.kinds
         }
-        self._pods = [enricher.pod for enricher in all_enrichers if type(enricher).pod is not PodEnricher.pod]
+        # By bit of a set of enrichers.
+        self._pods = {
+            1 << number: enricher
+            for number, enricher in enumerate(all_enrichers)
+            if type(enricher).pod is not PodEnricher.pod
+        }
         self._gone = [
             enricher.pod_gone for enricher in all_enrichers if type(enricher).pod_gone is not PodEnricher.pod_gone
         ]
@@ -135,10 +145,19 @@ class PodEnrichers:
         """Kinds of objects that the enrichers need watched."""
         return tuple(kind for enricher in self._every for kind in enricher.wanted)
 
-    def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        # A loop without a generator: every change of every pod passes here.
-        changes = [change for pod_changed in self._pods if (change := pod_changed(pod, spec)) is not _NO_CHANGES]
-        return self._refresh_active(_all(changes)) if changes else _NO_CHANGES
+    def concerned(self, pod: PodObject, pod_class: PodClass) -> int:
+        """Return the set of enrichers that pods written like this one concern, as bits of a number."""
+        return sum(bit for bit, enricher in self._pods.items() if enricher.concerns(pod, pod_class))
+
+    def pod(self, pod: PodObject, spec: Pod, concerned: int) -> Changes:
+        """Process an added or changed pod by the enrichers that this version or the last one concerns."""
+        # A loop without a generator: every change of such pods passes here.
+        changes = [
+            change
+            for bit, enricher in self._pods.items()
+            if concerned & bit and (change := enricher.pod(pod, spec)) is not NO_CHANGES
+        ]
+        return self._refresh_active(_all(changes)) if changes else NO_CHANGES
 
     def pod_gone(self, spec: Pod) -> Changes:
         return _all(pod_gone(spec) for pod_gone in self._gone)

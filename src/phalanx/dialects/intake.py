@@ -24,17 +24,16 @@ from phalanx.dialects.core import (
 )
 from phalanx.dialects.devices.device_plans import DEVICE_PLAN
 from phalanx.dialects.dialect import Dialect
-from phalanx.dialects.enricher import ObjectChanges, PodEnrichers
+from phalanx.dialects.enricher import NO_CHANGES, ObjectChanges, PodEnrichers
 from phalanx.dialects.enrichers import core_enrichers
 from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import other_controllers_way
 from phalanx.dialects.gangs.agreement import MemberDeclaration
-from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, owner_names, stated_queue
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
 from phalanx.dialects.gangs.expected import ExpectedMemberIndex
 from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.held_room import HELD_ROOM
-from phalanx.dialects.gangs.job_owner import job_of_pod
 from phalanx.dialects.gangs.naming import Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
@@ -43,9 +42,9 @@ from phalanx.dialects.nodes.maintenance import MaintenanceWindows
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.decoder import PodDecoder, node_spec, unreadable_pod
 from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
-from phalanx.dialects.pods.evictability import eviction_terms
 from phalanx.dialects.pods.known_pods import KnownPod, KnownPods, PodWarnings
 from phalanx.dialects.pods.revocable import RevocableClasses, follows
+from phalanx.dialects.pods.traits import TraitsReader
 from phalanx.dialects.quotas.account_index import AccountIndex, AccountObject
 from phalanx.dialects.quotas.account_readers import confine_to_namespace, unreadable_account
 from phalanx.dialects.quotas.namespaces import NamespaceIndex
@@ -106,6 +105,9 @@ class Intake:
         self._declarations = PodDeclarations(
             self.dialects.declarations, self.workloads, self._options, self._scheduler_names
         )
+        self._traits = TraitsReader(
+            self._decoder, self._declarations, lambda pod, pod_class: self.enrichers.concerned(pod, pod_class)
+        )
         self.group_objects = GroupObjects(self._gangs, self.dialects.groups, self.workloads.want)
         self.owners = WorkloadOwners(self._gangs, (*rules, *OWNER_RULES), self.warn, self._publish_members)
         self._claimants = UnnamedMembers(self._object_warnings)
@@ -139,54 +141,48 @@ class Intake:
     # Pods
 
     def pod(self, pod: PodObject) -> list[ClusterEvent]:
-        metadata = pod.metadata
-        uid, annotations = metadata.uid, metadata.annotations
-        events = self._forget_namesake(metadata.namespace, metadata.name, uid)
-        declaration = self._declarations.declare(pod)
-        template = self._decoder.template(pod)
-        queue, follows = self._queue_of(metadata, declaration)
-        labels = self._decoder.shared(metadata.labels)
-        budgets = self._budgets_of(pod, labels)
-        gang, role = (declaration.name, declaration.role) if declaration is not None else ("", "")
-        spec = self._decoder.pod(pod, template, gang, queue, budgets, labels, role)
+        metadata, traits = pod.metadata, self._traits.traits(pod)
+        uid, annotations, active = metadata.uid, metadata.annotations, traits.active
+        last = self._pods.get(uid)
+        # Pods of one name follow each other, so a known pod has replaced its namesake already.
+        events = self._forget_namesake(metadata.namespace, metadata.name, uid) if last is None else []
+        follows = active is None and traits.queue is None
+        queue = self._queues.queue(metadata.namespace) if follows else traits.queue or DEFAULT_QUEUE
+        budgets = self._budgets_of(pod, traits.common.labels)
+        spec = self._decoder.individual(pod, traits.template, traits.common, queue, budgets)
         if metadata.namespace in self.ending and not spec.node:
             spec = msgspec.structs.replace(spec, gated=True)
-        last = self._pods.get(uid)
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
             # The owner of a pod can edit this annotation: the devices recorded at binding count.
             spec = msgspec.structs.replace(spec, cards=last.pod.cards)
         if annotations and spec.scheduler in self._scheduler_names:  # other schedulers sign with their own keys
-            if PLAN_ANNOTATION in annotations and spec.mark is None and declaration is not None:
+            if spec.mark is None and active is not None and PLAN_ANNOTATION in annotations:
                 self._note_forgery(metadata)
             if DEVICE_PLAN in annotations and not self._decoder.planned(pod):
                 self._note_devices(metadata)
-            if HELD_ROOM in annotations and declaration is not None:
+            if HELD_ROOM in annotations and active is not None:
                 self._note_held(pod, spec)
-        if HELD_ROOM not in annotations and not spec.node and self._expected.note_held(uid, ()):
+        holds = HELD_ROOM in annotations or spec.node
+        if last is not None and not holds and self._expected.note_held(uid, ()):
             self._note_member(spec)  # the nomination was withdrawn
-        finished, declared = spec.finished, None
-        if declaration is not None:
-            active = not (finished or spec.terminating)
-            declared = MemberDeclaration(declaration, spec.priority, spec.preempts, spec.scheduler, active)
-            declared = self._shared[declared]
-        facts, shown = self.enrichers.pod(pod, spec)
-        if follows:
-            self._queues.add_pod(spec.namespace, uid)
-        elif last is not None:
-            self._queues.remove_pod(spec.namespace, uid)
-        ours = spec.scheduler in self._scheduler_names and not finished
-        self._claimants.pod_changed(spec, metadata if ours and declaration is None else None)
-        if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
+        declared = traits.ended if spec.terminating or spec.finished else active
+        concerned = traits.concerned if last is None else traits.concerned | last.concerned
+        facts, shown = self.enrichers.pod(pod, spec, concerned) if concerned else NO_CHANGES
+        if active is None or (last is not None and last.declared is None):
+            self._note_ungrouped(metadata, spec, grouped=active is not None, follows=follows)
+        if last is None and (active is None or active.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
-        owners, job = owner_names(metadata), job_of_pod(metadata) if declared else None
-        events += self._store(spec, declared, self._shared[owners], self._shared[job])
+        events += self._store(spec, declared, traits.owners, traits.job)
+        if traits.concerned or concerned:
+            self._pods[uid].concerned = traits.concerned
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
-        faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
-        if faults or (last is not None and last.faults):
-            self._warnings.passed_over(uid, faults)
-        return events + self._publish_members()
+        if traits.faults or (last is not None and last.faults):
+            self._warnings.passed_over(uid, traits.faults)
+        if self._gangs.affected or self._gangs.expecting_changed:
+            events += self._publish_members()
+        return events
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Remove a pod. A pod with an unknown uid is looked up by its name; an unknown pod causes no event."""
@@ -211,6 +207,16 @@ class Intake:
         spec = unreadable_pod(namespace, name, uid, error, raw, record.pod if record else None)
         events += self._store(spec, record.declared if record else None, record.owners if record else "")
         return events + self._publish_members()
+
+    def _note_ungrouped(self, metadata: Metadata, spec: Pod, *, grouped: bool, follows: bool) -> None:
+        """Record a pod that is in no gang, or was in none before this change; with `follows` it uses the default
+        queue of its namespace."""
+        if follows:
+            self._queues.add_pod(spec.namespace, spec.uid)
+        else:
+            self._queues.remove_pod(spec.namespace, spec.uid)
+        ours = spec.scheduler in self._scheduler_names and not spec.finished
+        self._claimants.pod_changed(spec, metadata if ours and not grouped else None)
 
     def _note_forgery(self, metadata: Metadata) -> None:
         """Report, once per pod, a plan mark without a valid signature for this pod, gang and plan."""
@@ -319,13 +325,6 @@ class Intake:
         if pod.status.phase in ("Succeeded", "Failed"):
             return ()
         return self._disruption.counting(pod.metadata.namespace, labels)
-
-    def _queue_of(self, metadata: Metadata, declaration: Declaration | None) -> tuple[str, bool]:
-        """Return the queue of a pod without a gang, and whether its namespace decides it."""
-        if declaration is not None:
-            return DEFAULT_QUEUE, False
-        own = stated_queue(metadata)
-        return (own.value, False) if own is not None else (self._queues.queue(metadata.namespace), True)
 
     # Nodes
 

@@ -71,10 +71,11 @@ class _Posting:
 
     __slots__ = ("backoff", "bind", "guard", "message", "open", "tries")
 
-    def __init__(self, bind: Bind, guard: Guard, backoff: Backoff) -> None:
+    def __init__(self, bind: Bind, guard: Guard) -> None:
         self.bind = bind
         self.guard = guard
-        self.backoff = backoff
+        # Most bindings need no second attempt.
+        self.backoff: Backoff | None = None
         self.open = False
         self.tries = 0
         self.message = ""
@@ -115,7 +116,7 @@ class Binder:
         """Submit bindings. `guard` is called before each attempt: the node may have been deleted since the plan."""
         for bind in binds:
             self.in_flight += 1
-            posting = _Posting(bind, guard, self._backoff())
+            posting = _Posting(bind, guard)
             self._pool.submit(Urgency.BIND, lambda posting=posting: self._advance(posting))  # type: ignore[misc]
 
     async def _advance(self, posting: _Posting) -> float | None:
@@ -140,20 +141,23 @@ class Binder:
                 return objection
             if objection is not None:
                 return BindResult(bind, BindOutcome.REFUSED, objection)
-            step = await self._post(posting)
-            if step is not None:
-                return step
+            try:
+                path = PODS.path(bind.namespace, bind.name, "binding")
+                await self._client.request("POST", path, body=self._body(bind))
+            except (ApiError, ConfigError, ConnectionLost) as error:
+                step = self._failed(posting, error)
+                if step is not None:
+                    return step
+            else:
+                return BindResult(bind, BindOutcome.BOUND)
         settled = await self._look(posting)
         if settled is not None:
             return settled
         if not posting.open and posting.tries >= self._attempts:
             return BindResult(bind, BindOutcome.REFUSED, posting.message)
-        return posting.backoff.next()
+        return self._pause(posting)
 
-    async def _post(self, posting: _Posting) -> BindResult | float | None:
-        """Post the binding. Return the result, the seconds until the next attempt, or None if only the pod shows
-        the outcome."""
-        bind = posting.bind
+    def _body(self, bind: Bind) -> bytes:
         annotations = dict(bind.annotations)
         if annotations:
             annotations |= device_plan(annotations, self._signer, bind.uid, bind.node)
@@ -163,20 +167,28 @@ class Binder:
             annotations |= encode_binding(self._signer, bind.uid, bind.node, int(self._now()))
         if bind.held and bind.gang is not None:
             annotations |= encode_held(bind.held, self._signer, bind.uid, bind.gang)
-        body = self._encoder.encode(
+        return self._encoder.encode(
             _Binding(_Metadata(bind.name, bind.namespace, bind.uid, annotations), _Target(bind.node))
         )
-        try:
-            await self._client.request("POST", PODS.path(bind.namespace, bind.name, "binding"), body=body)
-        except (Unreachable, ConfigError) as error:  # no request was sent
-            posting.message = str(error)
-            return posting.backoff.next()
-        except ConnectionLost as error:
-            posting.message, posting.open = str(error), True
-            return None
-        except ApiError as error:
+
+    def _failed(
+        self, posting: _Posting, error: ApiError | ConfigError | ConnectionLost
+    ) -> BindResult | float | None:
+        """Return the result of a binding whose request failed, the seconds until the next attempt, or None if only
+        the pod shows the outcome."""
+        if isinstance(error, ApiError):
             return self._refused(posting, error)
-        return BindResult(bind, BindOutcome.BOUND)
+        posting.message = str(error)
+        if isinstance(error, Unreachable | ConfigError):  # no request was sent
+            return self._pause(posting)
+        posting.open = True
+        return None
+
+    def _pause(self, posting: _Posting, retry_after: float | None = None) -> float:
+        """Return the seconds until the next attempt of a binding."""
+        if posting.backoff is None:
+            posting.backoff = self._backoff()
+        return posting.backoff.next(retry_after)
 
     def _refused(self, posting: _Posting, error: ApiError) -> BindResult | float | None:
         posting.message = f"{error.status} {error.reason}: {error.message}"
@@ -187,7 +199,7 @@ class Binder:
         if error.status == 404 and error.from_api_server:
             return BindResult(posting.bind, BindOutcome.MOVED, posting.message)
         if error.status in (404, 429) and posting.tries < self._attempts:
-            return posting.backoff.next(error.retry_after)
+            return self._pause(posting, error.retry_after)
         return BindResult(posting.bind, BindOutcome.REFUSED, posting.message)
 
     async def _look(self, posting: _Posting) -> BindResult | None:

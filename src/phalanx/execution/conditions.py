@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
-from phalanx.model.text.decoding import parse_whole
+from phalanx.kube.wire import version_number
 from phalanx.model.verdict import Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, carried_objects, read_told, told_fields
 
@@ -30,6 +30,7 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 # Condition of pods that wait for quota or queue order. As unschedulable pods they would cause new nodes.
 ADMITTED = "phalanx.dev/Admitted"
+_ADMISSION_OVER = PodCondition(ADMITTED, "True", "Admitted", "")
 _LIMIT = 32 * 1024
 
 
@@ -159,7 +160,7 @@ class PodConditions:
         namespace: str,
         name: str,
         version: str,
-        conditions: Iterable[PodCondition],
+        conditions: Sequence[PodCondition],
         *,
         nominated: str = "",
         room: str = "",
@@ -171,19 +172,20 @@ class PodConditions:
         no further verdict. `room` is its annotation with held room, `observed` the observedGeneration of its
         PodScheduled."""
         known = self._pods.get(uid)
-        held = {condition.type: condition for condition in conditions}
+        held = {condition.type: condition for condition in conditions} if conditions else {}
         if known is None:
             if not waits and not _is_held_back(held.get(ADMITTED)):
                 return
             known = self._pods[uid] = _Known(namespace, name)
-        elif _is_older(version, known.version):
+        elif waits and _is_older(version, known.version):  # a pod does not wait again
             return
         known.version, known.held, known.outdated = version, held, False
         known.waits, known.nominated, known.room = waits, nominated, room
         known.generation, known.observed = generation, observed
         if not waits:
             known.wanted.clear()
-            self.set_conditions(uid, *self._admission_over(uid))
+            if _is_held_back(held.get(ADMITTED)):
+                self.set_conditions(uid, _ADMISSION_OVER)
             if not known.wanted and not known.busy:
                 del self._pods[uid]
             _settle(known, NominationOutcome.LOST)
@@ -228,7 +230,8 @@ class PodConditions:
         conditions = [_condition_of(verdict)]
         conditions.append(PodCondition(LAST_VERDICT, "True", verdict.code, told_fields(verdict)))
         if verdict.unschedulable:
-            conditions += self._admission_over(uid)
+            if _is_held_back(self.condition_of(uid, ADMITTED)):
+                conditions.append(_ADMISSION_OVER)
         else:
             # PodScheduled False is known, or its write is queued: it must not keep the reason Unschedulable.
             if any(entry is not None and entry.status == "False" for entry in self._said(uid, POD_SCHEDULED)):
@@ -253,7 +256,8 @@ class PodConditions:
         known = self._pods.get(uid)
         if known is not None:
             known.wanted.clear()
-            self.set_conditions(uid, *self._admission_over(uid))
+            if _is_held_back(known.held.get(ADMITTED)):
+                self.set_conditions(uid, _ADMISSION_OVER)
             _settle(known, NominationOutcome.LOST)
 
     def set_conditions(self, uid: str, *conditions: PodCondition) -> None:
@@ -269,10 +273,6 @@ class PodConditions:
                 known.wanted[condition.type] = condition
         if known.wanted:
             self._begin(uid, known)
-
-    def _admission_over(self, uid: str) -> list[PodCondition]:
-        over = PodCondition(ADMITTED, "True", "Admitted", "")
-        return [over] if _is_held_back(self.condition_of(uid, ADMITTED)) else []
 
     def _go_on(self, uid: str, known: _Known) -> None:
         if known.nomination is not None:
@@ -423,8 +423,7 @@ def _is_held_back(admission: PodCondition | None) -> bool:
 
 def _is_older(version: str, than: str) -> bool:
     """Return whether a resourceVersion is older than another (comparable since Kubernetes 1.35)."""
-    ours, theirs = parse_whole(version, 0), parse_whole(than, 0)
-    return ours is not None and theirs is not None and ours < theirs
+    return 0 <= version_number(version) < version_number(than)
 
 
 def _condition_of(verdict: Verdict) -> PodCondition:

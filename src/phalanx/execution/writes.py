@@ -166,19 +166,27 @@ class WritePool:
                     self._employ()
 
     def _employ(self) -> None:
-        if len(self._workers) < self.window:
+        if len(self._workers) + 1 <= self._window:
             self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
         try:
-            while self._runnable and len(self._workers) <= self.window:
+            while self._runnable and len(self._workers) <= self._window:
                 entry = heapq.heappop(self._heap)
+                if not self._may_write():
+                    self.dropped += 1
+                    self._record_done(entry[1])
+                    continue
                 self._running += 1
                 try:
-                    pause = await self._call(entry[2])
+                    pause = await entry[2]()
+                except Exception as error:
+                    self._failures.record_failure("write", "a write", error)
+                    pause = None
                 finally:
                     self._running -= 1
-                    self._record_done(entry[1])
+                    if self._records:
+                        self._record_done(entry[1])
                 if pause is not None and self._last_round:
                     self.dropped += 1
                 elif pause is not None:
@@ -196,16 +204,6 @@ class WritePool:
         self._window = min(float(self._concurrency), self._window + 1 / self._window)
         if self._runnable:
             self._employ()
-
-    async def _call(self, job: Job) -> float | None:
-        if not self._may_write():
-            self.dropped += 1
-            return None
-        try:
-            return await job()
-        except Exception as error:
-            self._failures.record_failure("write", "a write", error)
-            return None
 
     def _pause(self, entry: tuple[int, int, Job], seconds: float) -> None:
         def resume() -> None:

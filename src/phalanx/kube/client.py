@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import enum
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 #: Query parameters; a value of None is omitted, True and False are written as the API server reads them.
 Params = Mapping[str, str | int | bool | None]
 JSON = "application/json"
+# A path of one printable word in ASCII.
+_PATH = re.compile(r"/[!-~]*").fullmatch
 _READS = frozenset({"GET", "HEAD"})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
 #: How often a paged list restarts after an expired continue token before one list without pages.
@@ -151,13 +154,18 @@ class KubeClient:
         call = HttpRequest(method, target, body, content_type, accept, limit, repeatable, may_send)
         begun = time.perf_counter()
         try:
-            answer = await self._send(call)
+            identity = self._credentials.cached() or await self._credentials.current()
+            with self._connections.lease(identity) as transport:
+                answer = await transport.request(call, identity)
+            if answer.status == 401:
+                answer = await self._sent_anew(call, identity) or answer
         except Fenced:
             raise
         except ConnectionLost:
             self.answered(method, path, 0, time.perf_counter() - begun)
             raise
-        self._record_answer()
+        if self.contact.answered():
+            self._log_return()
         self.answered(method, path, answer.status, time.perf_counter() - begun)
         if 200 <= answer.status < 300:
             return answer.body
@@ -167,28 +175,24 @@ class KubeClient:
             self.throttled(failure.retry_after)
         raise failure
 
-    def _record_answer(self) -> None:
-        if self.contact.answered():
-            log.info("the API server at %s answers again", self.config.server)
+    def _log_return(self) -> None:
+        log.info("the API server at %s answers again", self.config.server)
 
     async def identity(self) -> ClientIdentity:
         """Return the identity that requests send now. Raises ConfigError without a usable one."""
         return self._credentials.cached() or await self._credentials.current()
 
-    async def _send(self, call: HttpRequest) -> HttpResponse:
-        identity = await self.identity()
-        with self._connections.lease(identity) as transport:
-            answer = await transport.request(call, identity)
-        if answer.status == 401:
-            renewed = await self._credentials.renew(identity)
-            if renewed is not None:
-                with self._connections.lease(renewed) as transport:
-                    answer = await transport.request(call, renewed)
-        return answer
+    async def _sent_anew(self, call: HttpRequest, rejected: ClientIdentity) -> HttpResponse | None:
+        """Send a request again with renewed credentials. Return None if there are none."""
+        renewed = await self._credentials.renew(rejected)
+        if renewed is None:
+            return None
+        with self._connections.lease(renewed) as transport:
+            return await transport.request(call, renewed)
 
     def _target(self, path: str, params: Params | None) -> str:
         # Last protection against request smuggling: the path must be a single word, whatever its source.
-        if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+        if _PATH(path) is None:
             raise ValueError(f"not an escaped path: {quoted(path)}")
         query = (
             urlencode([(key, _text(value)) for key, value in params.items() if value is not None]) if params else ""
@@ -335,7 +339,8 @@ class KubeClient:
                     async for piece in pieces:
                         if begins:
                             begins = False
-                            self._record_answer()
+                            if self.contact.answered():
+                                self._log_return()
                             self.answered("WATCH", path, piece.status, 0.0)
                         if piece.status == 401 and renewable:
                             break

@@ -30,7 +30,7 @@ SILENCE = 360.0
 SWEEP_PERIOD = 60.0
 _BEHIND = 10
 # Queued events above which optional ones are dropped.
-_OPTIONAL = 500
+_OPTIONAL = 100
 
 
 class EventWriter(Protocol):
@@ -71,7 +71,7 @@ class EventRecorder:
     Events that differ only in time become one object with a count. The count is written at the second event, then
     every half hour, and after six minutes of silence. If more than ``capacity`` events are queued, new ones are
     dropped and counted in ``dropped``. Events recorded with ``behind`` are sent only when no others are queued;
-    their queue is ten times as long. So are events with ``optional``, which are dropped if 500 events are queued
+    their queue is ten times as long. So are events with ``optional``, which are dropped if 100 events are queued
     already. ``form`` is the API that the events are written in.
 
     Events recorded with ``once`` have a name that follows from their content. The first one of a process is not
@@ -128,6 +128,9 @@ class EventRecorder:
         optional: bool = False,
     ) -> bool:
         """Queue an Event to be sent. Return False if it was dropped because the queue is full."""
+        if optional and len(self._queue) + len(self._behind) >= _OPTIONAL:
+            self.dropped += 1
+            return False
         now = self._wall_clock()
         key = (regarding, related, type, reason, action, note)
         series = self._series.get(key)
@@ -136,9 +139,6 @@ class EventRecorder:
             series.last = now
             # The second occurrence is written at once, because it creates the series; the sweep writes later ones.
             return self._enqueue(series) if series.count == 2 else True
-        if optional and len(self._queue) + len(self._behind) >= _OPTIONAL:
-            self.dropped += 1
-            return False
         series = self._begin(regarding, related, type, reason, action, note, now)
         if once:
             self._name_by_content(series, regarding, note)

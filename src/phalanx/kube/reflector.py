@@ -20,6 +20,7 @@ from phalanx.kube.known_objects import KnownObject, KnownObjects
 from phalanx.kube.pages import PAGE_SIZE, ListPages
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
+from phalanx.kube.watch_position import WatchPosition
 from phalanx.kube.wire import ItemForm, ObjectHead, head_of, read_event, read_head, read_status, version_number
 
 __all__ = ["Reflector", "ReflectorState"]
@@ -74,7 +75,7 @@ class Reflector(Generic[T]):
     - ``failures`` records exceptions of the sink: the change is skipped, and not passed again.
     - ``sink_all``, if given, receives existing objects in place of ``sink``, many at once: a page of a list, or the
       events of one read. A batch has no two changes of one object, and the order of all changes is kept.
-    - ``form``, if given, decodes pages of the first list; its objects equal those of ``decode``.
+    - ``form``, if given, decodes pages of the first list, and events; its objects equal those of ``decode``.
       Such changes have no ``raw``.
     - ``after``, if given, is awaited before the first object is passed on; the list is requested meanwhile.
 
@@ -124,6 +125,7 @@ class Reflector(Generic[T]):
         self._failures = failures or Failures()
         self._path = resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._form = form
         self._pages = ListPages(client, self._path, self._selectors, form)
         self._page_size = page_size
         self._optional = optional
@@ -136,10 +138,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(random=random)
         #: Every object that the sink knows.
         self._index = KnownObjects()
-        #: Start version of the next watch; None if a new list is needed.
-        self._version: str | None = None
-        #: A version and its number: that of `_version`, unless a list or a failure has replaced it since.
-        self._numbered: tuple[str | None, int] = (None, -1)
+        self._position = WatchPosition()
         self._watching_since: float | None = None
         #: Start version of the last watch.
         self._start: str | None = None
@@ -178,7 +177,7 @@ class Reflector(Generic[T]):
         """List and watch the resource until cancelled."""
         while True:
             try:
-                if self._version is None:
+                if self._position.version is None:
                     await self._list()
                 pause = await self._watch()
             except ApiError as error:
@@ -199,7 +198,7 @@ class Reflector(Generic[T]):
             except Exception as error:
                 self.restarts["error"] += 1
                 self._failures.record_failure("reflector", self._path, error)
-                self._version = None
+                self._position.begin(None)
                 pause = self._failed(f"{type(error).__name__}: {error}")
             if pause > 0:
                 await self._wait(pause)
@@ -210,7 +209,8 @@ class Reflector(Generic[T]):
 
         With ``redeliver`` every object is passed on, also in a known state.
         """
-        self._version = self._watching_since = None
+        self._position.begin(None)
+        self._watching_since = None
         self.synced.clear()
         if redeliver:
             self._index.forget_versions()
@@ -281,7 +281,7 @@ class Reflector(Generic[T]):
                 log.info("%s: the list expired while it was read, restarting it", self._path)
         for key in deleted_keys:
             self._forget(key)
-        self._version = version
+        self._position.begin(version)
         self.state = ReflectorState.LISTING
         self._complete()
 
@@ -296,7 +296,8 @@ class Reflector(Generic[T]):
                 if self._after is not None:
                     await self._after.wait()
                 for first in range(0, len(page), AT_ONCE):
-                    self._formed(page.objects[first : first + AT_ONCE])
+                    for obj in page.objects[first : first + AT_ONCE]:
+                        self._formed(obj, listed=True)
                     for item in page.items[first : first + AT_ONCE]:
                         raw = bytes(item)
                         unseen.pop((is_relist and self._unchanged(raw)) or self._present(raw, listed=True), None)
@@ -331,7 +332,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> float:
         """Run one watch request from its start to its clean end. Return the pause before the next one."""
-        begun, start, contact = self._clock(), self._version, self.last_contact
+        begun, start, contact, form = self._clock(), self._position.version, self.last_contact, self._form
         self._start = start
         params = {
             **self._selectors,
@@ -349,15 +350,18 @@ class Reflector(Generic[T]):
                     self.state = ReflectorState.WATCHING
                 try:
                     for line in lines:
-                        self._event(line)
+                        if form is None or (obj := form.event(line)) is None:
+                            self._event(line)
+                        else:
+                            self._formed(obj, listed=False)
                 finally:
                     self._deliver_gathered()
-        if self._version == start and self._clock() - begun < SHORT_WATCH:
+        if self._position.version == start and self._clock() - begun < SHORT_WATCH:
             # The watch has brought nothing. If no watch lasts, lists have to find the changes.
             self.last_contact = contact
             self._short += 1
             if self._short >= STUCK_LIMIT:
-                self._version = None
+                self._position.begin(None)
             return self._failed("the watch ended at once and without a change", level=self._level_of_end())
         self._short = 0
         return 0.0
@@ -374,20 +378,12 @@ class Reflector(Generic[T]):
         elif kind == "DELETED":
             self._absent(raw)
         elif kind == "BOOKMARK":
-            self._advance(read_head(raw).version)
+            version = read_head(raw).version
+            self._position.advance(version, version_number(version))
         elif kind == "ERROR":
             raise status_error(read_status(raw), request=f"watch {self._path}")
         else:
             log.warning("%s: ignoring a watch event of unknown type %r", self._path, kind)
-
-    def _advance(self, version: str, number: int | None = None) -> None:
-        """Continue a later watch from `version`, if it is newer; `number` is the version as a number."""
-        if number is None:
-            number = version_number(version)
-        last = self._numbered[1] if self._numbered[0] is self._version else version_number(self._version or "")
-        if version and (number < 0 or number > last):
-            self._version, last = version, number
-        self._numbered = (self._version, last)
 
     # -- objects -----------------------------------------------------------------------------------------
 
@@ -411,7 +407,7 @@ class Reflector(Generic[T]):
             problem = "no metadata.name"
         number = version_number(version)
         if not listed:
-            self._advance(version, number)
+            self._position.advance(version, number)
         known = self._index.namespaces[key[0]].get(key[1])
         if known is not None:
             if known.uid != uid:
@@ -431,22 +427,22 @@ class Reflector(Generic[T]):
             self._sink(Upsert(obj, raw, key, uid, number))
         return key
 
-    def _formed(self, objects: Sequence[T]) -> None:
-        """Pass decoded objects of the first list to the sink: nearly all of them are new."""
-        gathered, namespace = self._gathered, ""
-        known = self._index.namespaces[namespace]
-        for obj in objects:
-            head = self._head(obj, b"")
-            key = head.key
-            if key[0] != namespace:
-                namespace, known = key[0], self._index.namespaces[key[0]]
-            if not key[1] or key[1] in known or self._deliver_all is None:
-                self._exists(obj, head, "", b"", listed=True)
-                known = self._index.namespaces[namespace]  # it can have been emptied and created again
-                continue
-            number = version_number(head.version)
-            known[key[1]] = KnownObject(head.uid, number)
-            gathered[key] = Upsert(obj, b"", key, head.uid, number)
+    def _formed(self, obj: T, *, listed: bool) -> None:
+        """Pass a decoded object without its JSON to the sink: nearly all are new, or newer than the known one."""
+        head, namespaces = self._head(obj, b""), self._index.namespaces
+        key, number = head.key, version_number(head.version)
+        known = namespaces[key[0]].get(key[1])
+        newer = known is None or (known.uid == head.uid and known.version < number)
+        if number < 0 or not key[1] or not newer or key in self._gathered or self._deliver_all is None:
+            self._exists(obj, head, "", b"", listed=listed)
+            return
+        if not listed:
+            self._position.advance(head.version, number)
+        if known is None:
+            namespaces[key[0]][key[1]] = KnownObject(head.uid, number)
+        else:
+            known.version = number
+        self._gathered[key] = Upsert(obj, b"", key, head.uid, number)
 
     def _absent(self, raw: bytes) -> None:
         """Pass the deletion of a DELETED event to the sink; ignore it for an unknown object or for the predecessor
@@ -457,7 +453,7 @@ class Reflector(Generic[T]):
             head = self._identify(last) if self._identify is not None else head_of(last, raw)
         except Exception:  # the deletion counts even if the last state is unreadable
             head = read_head(raw)
-        self._advance(head.version)
+        self._position.advance(head.version, version_number(head.version))
         known = self._index.get(head.key)
         if known is None or known.uid != head.uid:
             return
@@ -475,7 +471,7 @@ class Reflector(Generic[T]):
         if error.status == 403:
             return self._forbidden(error)
         if error.gone or error.status in (400, 404, 405, 422):
-            self._version = None
+            self._position.begin(None)
             if error.gone and self._unreached:
                 # The server was away longer than its watch history: it is back, so a new list works at once.
                 self._unreached, self._watching_since = False, None
@@ -483,16 +479,18 @@ class Reflector(Generic[T]):
                 log.debug("%s: %s; listing again", self._path, error)
                 return 0.0
         elif error.status not in (401, 429, 503):
-            count = self._stuck[1] + 1 if self._stuck[0] == self._version else 1
-            self._stuck = (self._version, count)
+            count = self._stuck[1] + 1 if self._stuck[0] == self._position.version else 1
+            self._stuck = (self._position.version, count)
             if count >= STUCK_LIMIT:
-                self._version = None
+                self._position.begin(None)
         return self._failed(str(error), error.retry_after)
 
     def _failed(self, text: str, retry_after: float | None = None, level: int = logging.WARNING) -> float:
         since, self._watching_since = self._watching_since, None
         lasted = self._clock() - since if since is not None else 0.0
-        resumes = self._version is not None and (lasted >= SHORT_WATCH or self._version != self._start)
+        resumes = self._position.version is not None and (
+            lasted >= SHORT_WATCH or self._position.version != self._start
+        )
         if resumes or lasted >= HEALTHY:
             self._backoff.reset()
         pause = self._backoff.next(retry_after)
@@ -507,7 +505,8 @@ class Reflector(Generic[T]):
         if len(self._index) and self._unserved_since is None:
             self._unserved_since = now
         if self._unserved_since is not None and now - self._unserved_since < REFUSED:
-            self.state, self._version = ReflectorState.WAITING, None
+            self.state = ReflectorState.WAITING
+            self._position.begin(None)
             return REFUSED_PAUSE
         if self.state is not ReflectorState.ABSENT:
             log.info("%s is not served (%s); retrying every %g s", self._path, error, self._absent_period)
@@ -539,6 +538,6 @@ class Reflector(Generic[T]):
 
     def _retry_slowly(self, state: ReflectorState) -> float:
         self.state = state
-        self._version = None
+        self._position.begin(None)
         self._watching_since = None
         return self._absent_period * (1 + 0.2 * self._random())

@@ -76,8 +76,12 @@ class _Metadata(msgspec.Struct):
     version: str | None = msgspec.field(default=None, name="resourceVersion")
 
 
-class _Object(msgspec.Struct):
+class _WithMetadata(msgspec.Struct):
     metadata: _Metadata
+
+
+class _Object(msgspec.Struct, Generic[T]):
+    object: T
 
 
 class _Framed(msgspec.Struct):
@@ -86,7 +90,7 @@ class _Framed(msgspec.Struct):
 
 
 _LIST = msgspec.json.Decoder(_List[msgspec.Raw])
-_OBJECT = msgspec.json.Decoder(_Object)
+_OBJECT = msgspec.json.Decoder(_WithMetadata)
 _FRAMED = msgspec.json.Decoder(_Framed)
 
 _HEAD = ("namespace", "name", "uid", "resourceVersion")
@@ -98,6 +102,8 @@ _PREFIXES = tuple(
     (f'{{"type":"{kind}","object":{{'.encode(), len(f'{{"type":"{kind}","object":'), kind)
     for kind in ("MODIFIED", "ADDED", "DELETED")
 )
+# Prefixes of events with an existing object.
+_PRESENT = (b'{"type":"MODIFIED","object":{', b'{"type":"ADDED","object":{')
 
 
 def read_page(body: bytes) -> ListPage[Any]:
@@ -120,6 +126,7 @@ class ItemForm(Generic[T]):
     def __init__(self, kind: type[F], read: Callable[[F], T | None]) -> None:
         self._read = read
         self._decode: Callable[[bytes], _List[F]] = msgspec.json.Decoder(_List[kind]).decode  # type: ignore[valid-type]
+        self._decode_event: Callable[[bytes], _Object[F]] = msgspec.json.Decoder(_Object[kind]).decode  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> ListPage[T] | None:
         """Decode a page of a list; return None if one of its items has to be decoded alone."""
@@ -130,6 +137,16 @@ class ItemForm(Generic[T]):
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return None
         return _list_page(page.metadata, [], objects) if len(objects) == len(forms) else None
+
+    def event(self, line: bytes) -> T | None:
+        """Decode the object of a watch event. Return None for an event of another type than ADDED and MODIFIED, and
+        for an object that has to be decoded alone."""
+        if not line.startswith(_PRESENT):
+            return None
+        try:
+            return self._read(self._decode_event(line).object)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return None
 
 
 def _list_page(metadata: _ListMetadata, items: list[msgspec.Raw], objects: list[T]) -> ListPage[T]:

@@ -1,4 +1,4 @@
-"""Number of PodGroups per queue and phase, updated in O(change)."""
+"""Number of PodGroups per queue and phase, updated in O(change) when it is read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,19 @@ class PodGroupCounts:
         self._queues: dict[str, Counter[str]] = {}
         # Per queue: number of groups of this scheduler (True) and of others (False).
         self._owners: dict[str, Counter[bool]] = {}
+        # Gangs that have changed since the numbers were read. The members of a gang change one by one.
+        self._changed: dict[GangKey, None] = {}
 
     def gang_changed(self, key: GangKey) -> None:
-        """Update the numbers after a change of a gang's PodGroup."""
+        """Update the numbers after a change of a gang, its members or its PodGroup, once they are read."""
+        self._changed[key] = None
+
+    def _catch_up(self) -> None:
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            self._count(key)
+
+    def _count(self, key: GangKey) -> None:
         record = self._state.gangs.get(key)
         spec = record.spec if record is not None else None
         now = None
@@ -50,10 +60,12 @@ class PodGroupCounts:
             self._owners.setdefault(queue, Counter())[ours] += 1
 
     def phases_of(self, queue: str) -> Mapping[str, int]:
+        self._catch_up()
         return self._queues.get(queue, _NONE)
 
     def is_foreign(self, queue: str) -> bool:
         """Return whether the queue has PodGroups and all of them belong to other schedulers."""
+        self._catch_up()
         owners = self._owners.get(queue)
         return owners is not None and not owners[True]
 

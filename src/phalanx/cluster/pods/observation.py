@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.pod import MemberState, Pod, PodPhase
@@ -36,6 +38,18 @@ def standing(pod: Pod) -> tuple[object, ...]:
 def charging(pod: Pod) -> tuple[object, ...]:
     """Return the properties, beside the state, that determine to which queues and quotas the pod is charged."""
     return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
+
+
+def same_charges(old: Pod, new: Pod) -> bool:
+    """Return whether two versions of a pod are charged to the same queues and quotas in equal amounts, the node
+    aside."""
+    return (old.pod_class, old.usage, old.gang, old.role) == (new.pod_class, new.usage, new.gang, new.role)
+
+
+def is_binding(old: Pod, new: Pod) -> bool:
+    """Return whether two versions of a pod differ in nothing but its binding."""
+    bound = replace(old, node=new.node, bound=new.bound, mark=new.mark, nominated_node=new.nominated_node)
+    return bound == new
 
 
 def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:

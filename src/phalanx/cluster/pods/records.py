@@ -211,11 +211,29 @@ class GangRecord(msgspec.Struct, eq=False):
             record.state, self.cached = state, None
             return
         last = record.state
+        if last is MemberState.ASSUMED and state in CAN_LEAVE and mark == record.mark:
+            self._confirm(record, state)
+            return
         self._tally(record, last, -1)
         record.state, record.mark = state, mark
         self._tally(record, state, 1)
         if last in ACTIVE or state in CAN_LEAVE:
             self._note_run()
+
+    def _confirm(self, record: PodRecord, state: MemberState) -> None:
+        """Count an assumed member as one on its node, as its binding was planned."""
+        self.cached = self.highest_priority = None
+        record.state = state
+        of_role = self._roles.get(record.pod.role) if self._roles else None
+        for counts in (self._counts,) if of_role is None else (self._counts, of_role):
+            counts[MemberState.ASSUMED] -= 1
+            counts[state] += 1
+        mark = record.mark
+        if mark is not None:
+            add_count(self._unconfirmed, mark, -1)
+            self._unconfirmed = self._unconfirmed or _EMPTY
+            self._note_plan(mark, self.marks[mark])
+        self._note_run()
 
     def assume_all(self, records: Collection[PodRecord], mark: PlanMark | None) -> None:
         """Count pending members, which are no placeholders, as assumed."""
@@ -300,7 +318,12 @@ class GangRecord(msgspec.Struct, eq=False):
             self._unconfirmed = self._unconfirmed or {}
             add_count(self._unconfirmed, mark, step)
             self._unconfirmed = self._unconfirmed or _EMPTY
-        complete = step > 0 and total >= mark.size > 1 and mark not in self._unconfirmed
+        if step > 0:
+            self._note_plan(mark, total)
+
+    def _note_plan(self, mark: PlanMark, total: int) -> None:
+        """Record that all members of a plan are confirmed, if they are."""
+        complete = total >= mark.size > 1 and mark not in self._unconfirmed
         if complete and (self.finished_plan is None or self.finished_plan.time <= mark.time):
             self.finished_plan = mark
 

@@ -11,6 +11,7 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.gangs import GangTable
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods import observation
 from phalanx.cluster.pods.claims import (
     awaits_room,
     claim_at_arrival,
@@ -19,7 +20,6 @@ from phalanx.cluster.pods.claims import (
     return_room,
 )
 from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
-from phalanx.cluster.pods.observation import charging, claim_of, ordering, standing, state_of, times, yielding
 from phalanx.cluster.pods.occupancy import PodsByNode, reclassify
 from phalanx.cluster.pods.placeholders import Placeholders
 from phalanx.cluster.pods.recent_ends import RecentEnds
@@ -90,10 +90,10 @@ class PodTable(dict[str, PodRecord]):
             if self.placeholders and awaits_room(record) and pod.gang:
                 claim_at_arrival(self, self._nodes, self._gangs, record)
         elif record.pod != pod:
-            state, last = state_of(pod, self._schedulers), record.pod
+            state, last = observation.state_of(pod, self._schedulers), record.pod
             self.ends.note(record, state)
             self._transition(record, SEEN[state], pod, state)
-            if record.row != NO_NODE and times(last) != times(pod):
+            if record.row != NO_NODE and observation.times(last) != observation.times(pod):
                 self.retimed.note(record.row)
         if pod.run_time.allowed or pod.uid in self.run_time_limits:
             self.run_time_limits.note(pod)
@@ -280,10 +280,10 @@ class PodTable(dict[str, PodRecord]):
         old = record.pod
         nomination = record.nomination if state is MemberState.PENDING else None
         if (
-            _same_charges(old, pod)
+            observation.same_charges(old, pod)
             and old.mark == pod.mark
             and nomination is record.nomination
-            and claim_of(old, record.state) == claim_of(pod, state)
+            and observation.claim_of(old, record.state) == observation.claim_of(pod, state)
         ):
             self._replace_spec(record, pod)
             if record.state is not state:
@@ -293,7 +293,7 @@ class PodTable(dict[str, PodRecord]):
 
     def _seen_before_binding(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
         """Process a pod update from before our binding, or an unrelated one: the pod stays assumed."""
-        if _same_charges(record.pod, pod):
+        if observation.same_charges(record.pod, pod):
             self._replace_spec(record, pod)
         else:
             self._replace(record, pod, state)
@@ -303,12 +303,17 @@ class PodTable(dict[str, PodRecord]):
         is_confirmed = pod.node == record.assumed_node and record.footprint is self._footprint(
             record.pod_class, pod
         )
-        if not is_confirmed or not _same_charges(record.pod, pod):
+        if not is_confirmed or not observation.same_charges(record.pod, pod):
             self._replace(record, pod, state)
             return
         record.assumed_node = ""
         mark = pod.mark or record.mark
-        self._replace_spec(record, pod)
+        if observation.is_binding(record.pod, pod):  # the common case
+            record.pod = pod
+            if record.row != NO_NODE:
+                self._victims.moved.note(record.row)
+        else:
+            self._replace_spec(record, pod)
         self._set_state(record, state, mark)
         self._changes.bound += 1
 
@@ -351,7 +356,9 @@ class PodTable(dict[str, PodRecord]):
         if moved := affinity.state(pod.pod_class.peers):
             self.reclassify(moved)
         pod_class = self._class_of(pod)
-        record = PodRecord(pod, pod_class, self._footprint(pod_class, pod), state_of(pod, self._schedulers))
+        record = PodRecord(
+            pod, pod_class, self._footprint(pod_class, pod), observation.state_of(pod, self._schedulers)
+        )
         self._nodes.widen()
         affinity.enter(pod)
         record.mark = pod.mark
@@ -363,7 +370,7 @@ class PodTable(dict[str, PodRecord]):
             self.standalone[pod.uid] = record
         if record.state is MemberState.TERMINATING:
             self.terminating[pod.uid] = record
-        if node := claim_of(pod, record.state)[0]:
+        if node := observation.claim_of(pod, record.state)[0]:
             self._by_node.occupy(record, node)
         self._ledger.enter(record)
         self.mark_changed(record)
@@ -442,7 +449,7 @@ class PodTable(dict[str, PodRecord]):
         self._by_node.start_terminating(record, -1)
         self.terminating.pop(record.pod.uid, None)
         self._changes.may_fit()  # preemptors that counted on its room have to search again
-        self._set_state(record, state_of(record.pod, self._schedulers), record.mark)
+        self._set_state(record, observation.state_of(record.pod, self._schedulers), record.mark)
 
     def _note_refusal(self, record: PodRecord, until: float) -> None:
         """Record a refused eviction of a pod that terminates anyway, or has finished."""
@@ -464,12 +471,12 @@ class PodTable(dict[str, PodRecord]):
     def _replace_spec(self, record: PodRecord, pod: Pod) -> None:
         """Replace the spec of a pod that keeps its place in the tables."""
         old = record.pod
-        if standing(old) != standing(pod):
+        if observation.standing(old) != observation.standing(pod):
             self.mark_changed(record)
         record.pod = pod
         if old.priority != pod.priority and record.gang is not None:
             record.gang.highest_priority = None
-        if record.gang is not None and ordering(old) != ordering(pod):
+        if record.gang is not None and observation.ordering(old) != observation.ordering(pod):
             record.gang.forget_pending_facts()
         if pod.placeholder:
             self.placeholders.end_at(pod.uid, pod.expires)
@@ -478,13 +485,13 @@ class PodTable(dict[str, PodRecord]):
             self._nodes.affinity.enter(pod)
             self.reclassify((pod.uid,))
             self._changes.may_fit()
-        if charging(old) != charging(pod):
+        if observation.charging(old) != observation.charging(pod):
             self._ledger.enter(record)
         if record.row != NO_NODE:
             self._victims.moved.note(record.row)
             if pod.run_time is not old.run_time and pod.run_time != old.run_time:
                 self._nodes.changes.note(record.row)  # its end has changed
-            if yielding(old) != yielding(pod):
+            if observation.yielding(old) != observation.yielding(pod):
                 self._changes.may_fit()
 
     def _footprint(self, record: ClassRecord, pod: Pod) -> Footprint:
@@ -500,12 +507,6 @@ class PodTable(dict[str, PodRecord]):
         return self._classes.record(
             pod.pod_class, affinity, pod.namespace if pod.namespace in self.separate else ""
         )
-
-
-def _same_charges(old: Pod, new: Pod) -> bool:
-    """Return whether two versions of a pod are charged to the same queues and quotas in equal amounts, the node
-    aside."""
-    return (old.pod_class, old.usage, old.gang, old.role) == (new.pod_class, new.usage, new.gang, new.role)
 
 
 _S, _E, _T = PodState, PodEvent, PodTable

@@ -182,7 +182,7 @@ class _Hooks:
         self._stored.policy.save()
 
     def count_pod(self, pod: PodObject) -> None:
-        if pod.spec.scheduler_name in self._core.options.scheduler_names:
+        if not pod.spec.node_name and pod.spec.scheduler_name in self._core.options.scheduler_names:
             self._core.telemetry.pod_seen(pod)
 
     async def publish_all(self) -> None:

@@ -56,7 +56,7 @@ class LeftoverEvictions:
         self._evictions: dict[str, ToldEviction] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        eviction = told_eviction(pod)
+        eviction = told_eviction(pod) if pod.status.conditions else None
         if eviction is not None and eviction.scheduler in self._state.schedulers:
             self._marked.setdefault(pod.metadata.uid, None)
             self._evictions[pod.metadata.uid] = eviction

@@ -13,7 +13,7 @@ import msgspec
 from phalanx.dialects.core import NodeObject, PodObject
 from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice, read_taint_rule
 from phalanx.dialects.devices.device_charges import add_amounts, devices_of, offered_by_classes, without
-from phalanx.dialects.devices.extended_claims import ExtendedResources
+from phalanx.dialects.devices.extended_claims import ExtendedResources, extended_names
 from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
@@ -94,6 +94,9 @@ class ClaimEnricher(PodEnricher):
         self._extended = ExtendedResources()
 
     # pods
+
+    def concerns(self, pod: PodObject, pod_class: PodClass) -> bool:
+        return bool(pod.spec.resource_claims or extended_names(pod_class.requests))
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         last = self._pods.get(spec.uid)

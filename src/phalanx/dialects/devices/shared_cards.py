@@ -201,7 +201,7 @@ def cards_of(pod: PodObject, need: DeviceNeed | None, signer: Signer) -> tuple[s
     """Return the ids of a bound pod's GPUs: the signed ones, else those of its annotations, which are not
     trustworthy."""
     annotations, node = pod.metadata.annotations, pod.spec.node_name
-    if not node or _RESULTS.isdisjoint(annotations):
+    if not node or RESULTS.isdisjoint(annotations):
         return ()
     planned = planned_cards(annotations, signer, pod.metadata.uid, node)
     if planned is not None:
@@ -209,4 +209,5 @@ def cards_of(pod: PodObject, need: DeviceNeed | None, signer: Signer) -> tuple[s
     return cards_named(need.family if need is not None else Family.KOORDINATOR, annotations)
 
 
-_RESULTS = frozenset((DEVICE_PLAN, *RESULT_KEYS))
+#: Annotations that name the GPUs of a bound pod.
+RESULTS = frozenset((DEVICE_PLAN, *RESULT_KEYS))

@@ -62,7 +62,8 @@ class GangIndex:
         self._queues: dict[str, str] = {}
         self._namespaces: dict[str, set[GangKey]] = {}
         self._contexts: dict[str, GangContext] = {}  # by the default queue of the namespace
-        self._affected: dict[GangKey, None] = {}
+        #: Gangs that have changed in a way that affects their members.
+        self.affected: dict[GangKey, None] = {}
         self._native = True
         # Gangs with expected members, and gangs to update for their expected members.
         self.expecting: set[GangKey] = set()
@@ -111,9 +112,9 @@ class GangIndex:
 
     def drain_affected_members(self) -> list[str]:
         """Return the sorted uids of members that changes of their gang have affected since the last call."""
-        if not self._affected:
+        if not self.affected:
             return []
-        affected, self._affected = self._affected, {}
+        affected, self.affected = self.affected, {}
         return sorted(uid for key in affected if key in self._entries for uid in self._entries[key].members.uids())
 
     def member_uids(self, key: GangKey) -> Iterable[str]:
@@ -255,7 +256,7 @@ class GangIndex:
         self._publish_resolved(resolved, entry)
         last = entry.gang
         if _of_members(gang) != (_of_members(last) if last is not None else _OF_NONE):
-            self._affected[key] = None
+            self.affected[key] = None
         entry.gang = gang
         if gang.expected is not None or (last is not None and last.expected is not None):
             self._note_expecting(key, gang.expected is not None)

@@ -108,7 +108,10 @@ def conditions_in(status: Mapping[str, Any]) -> Conditions:
 
 
 def find_condition(conditions: Conditions, kind: str) -> dict[str, Any] | None:
-    return next((entry for entry in conditions if entry["type"] == kind), None)
+    for entry in conditions:
+        if entry["type"] == kind:
+            return entry
+    return None
 
 
 def set_condition(

@@ -8,11 +8,14 @@ from phalanx.model.tasks import TaskTopology
 AFFINITY = "volcano.sh/task-topology-affinity"
 ANTI_AFFINITY = "volcano.sh/task-topology-anti-affinity"
 ORDER = "volcano.sh/task-topology-task-order"
+_KEYS = frozenset((AFFINITY, ANTI_AFFINITY, ORDER))
 
 
 def task_topology(reader: GroupReader) -> TaskTopology | None:
     """Decode the task-topology annotations of a Volcano PodGroup; None without any. They are preferences, so a set
     with a duplicate is ignored with a warning."""
+    if _KEYS.isdisjoint(reader.annotations):
+        return None
     affinity, anti_affinity = _sets(reader, AFFINITY), _sets(reader, ANTI_AFFINITY)
     order = next(iter(_sets(reader, ORDER)), ())
     return TaskTopology(affinity, anti_affinity, order) if affinity or anti_affinity or order else None

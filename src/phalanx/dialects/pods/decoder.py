@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.devices.device_plans import planned_cards
 from phalanx.dialects.devices.node_cards import cards_at, percent_offered
-from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
+from phalanx.dialects.devices.shared_cards import RESULTS, cards_of, charged, device_need, device_terms
 from phalanx.dialects.gangs.declaration import TASK_SPEC, controlling_owner, role_of
 from phalanx.dialects.gangs.held_room import HELD_ROOM, decode_held
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
@@ -21,6 +21,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.binding_marks import BINDING_ANNOTATION, decode_binding
 from phalanx.dialects.pods.evictability import (
     DEFAULT_GRACE,
+    MIRROR,
     NO_TERMS,
     TERM_KEYS,
     Terms,
@@ -30,8 +31,10 @@ from phalanx.dialects.pods.evictability import (
     grace_of,
     hides_terms,
     is_critical,
-    is_fixture,
+    is_of_daemon_set,
+    is_static,
     never_ends,
+    stated_grace,
 )
 from phalanx.dialects.pods.inter_pod_constraints import context_of, peers_of
 from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
@@ -147,62 +150,86 @@ class PodDecoder:
         cover it. `shared` are its labels if the caller has computed them with `shared` already, and `role` is its
         role if the owner defines one.
         """
-        metadata, wanted, status = pod.metadata, pod.spec, pod.status
-        stated, started = self._stated(metadata), self._time(status.start_time)
-        owner = controlling_owner(metadata)
-        usage, amiss = self._usage(pod, template)
-        spec = Pod(
+        common = self.common(
+            pod, template, gang, self.shared(pod.metadata.labels) if shared is None else shared, role
+        )
+        return self.individual(pod, template, common, queue, budgets)
+
+    def common(
+        self, pod: PodObject, template: DecodedTemplate, gang: str, labels: tuple[tuple[str, str], ...], role: str
+    ) -> Pod:
+        """Return the properties of a pod that its spec without the node, its labels, its owners and its annotations
+        without our marks determine; its name and its uid are empty."""
+        metadata, wanted = pod.metadata, pod.spec
+        stated, owner = self._stated(metadata), controlling_owner(metadata)
+        return Pod(
             namespace=metadata.namespace,
-            name=metadata.name,
-            uid=metadata.uid,
+            name="",
+            uid="",
             pod_class=template.pod_class,
-            usage=usage,
+            usage=template.demand.requests,
             scheduler=wanted.scheduler_name,
-            node=wanted.node_name,
-            phase=_PHASES.get(status.phase, PodPhase.UNKNOWN),
             gated=bool(wanted.scheduling_gates),
             priority=clamp_priority(wanted.priority or 0),
             preempts=wanted.preemption_policy != "Never",
-            created=self._time(metadata.creation_timestamp),
             gang=gang,
             role=role or stated.role,
-            nominated_node=status.nominated_node_name,
-            queue=queue,
-            started=started,
-            bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
-            grace=grace_of(pod),
-            fixture=owner is not None and is_fixture(pod),
+            index=stated.index,
+            leads=bool(gang) and stated.leads,
+            quota=stated.quota,
+            user=stated.user,
+            firm=stated.firm,
+            checkpoint=stated.terms.checkpoint,
+            preemptable=stated.terms.preemptable,
+            cooldown=stated.terms.cooldown,
+            grace=stated_grace(wanted),
+            fixture=is_of_daemon_set(metadata),
             endless=never_ends(wanted.restart_policy, owner),
             owner_kind=self._kinds[owner.kind] if owner is not None else "",
             controller=(owner.uid or f"{owner.kind} {owner.name}") if owner is not None else "",
-            critical=is_critical(pod, self._options.is_system(metadata.namespace)),
-            budgets=budgets,
-            labels=self.shared(metadata.labels) if shared is None else shared,
-            condemned=condemned_by(pod),
+            critical=is_critical(wanted, self._options.is_system(metadata.namespace)),
+            labels=labels,
         )
-        # Most pods have none of the following, and each constructor argument costs time.
-        if stated is not _NOTHING_STATED:
-            spec = replace(
-                spec,
-                index=stated.index,
-                leads=bool(gang) and stated.leads,
-                quota=stated.quota,
-                user=stated.user,
-                firm=stated.firm,
-                checkpoint=stated.terms.checkpoint,
-                preemptable=stated.terms.preemptable,
-                cooldown=stated.terms.cooldown,
-            )
-        if metadata.annotations:
-            cards = cards_of(pod, template.pod_class.devices, self._signer)
-            spec = replace(spec, mark=self._mark(metadata, gang), cards=cards)
-            bound = metadata.annotations.get(BINDING_ANNOTATION)
-            if bound is not None and spec.node and spec.mark is None:
-                spec = replace(
-                    spec, marked_bound=decode_binding(bound, self._signer, metadata.uid, wanted.node_name)
-                )
+
+    def individual(
+        self, pod: PodObject, template: DecodedTemplate, common: Pod, queue: str, budgets: tuple[str, ...]
+    ) -> Pod:
+        """Return the spec of a pod with these `common` properties."""
+        metadata, status, node, annotations = pod.metadata, pod.status, pod.spec.node_name, pod.metadata.annotations
+        times = self._times
+        created = times.get(metadata.creation_timestamp)
+        started, amiss = self._time(status.start_time) if status.start_time else 0, template.demand.problems
+        spec = replace(
+            common,
+            name=metadata.name,
+            uid=metadata.uid,
+            node=node,
+            phase=_PHASES.get(status.phase, PodPhase.UNKNOWN),
+            created=self._time(metadata.creation_timestamp) if created is None else created,
+            nominated_node=status.nominated_node_name,
+            queue=queue,
+            started=started,
+            bound=(self._time(bound_at(pod)) or started) if node else 0,
+            budgets=budgets,
+            mark=self._mark(metadata, common.gang) if PLAN_ANNOTATION in annotations else None,
+        )
+        # Most pods have none of the following, and each argument costs time.
+        if node and reports_resources(status):
+            usage, amiss = self._usage(pod, template)
+            spec = replace(spec, usage=usage)
+        if status.conditions and (condemned := condemned_by(pod)):
+            spec = replace(spec, condemned=condemned)
+        if annotations and node:
+            if not RESULTS.isdisjoint(annotations):
+                spec = replace(spec, cards=cards_of(pod, template.pod_class.devices, self._signer))
+            text = annotations.get(BINDING_ANNOTATION)
+            if text is not None and spec.mark is None:
+                spec = replace(spec, marked_bound=decode_binding(text, self._signer, metadata.uid, node))
+            if MIRROR in annotations and is_static(pod):
+                spec = replace(spec, fixture=True, critical=True)
         if metadata.deletion_timestamp is not None:
-            spec = replace(spec, terminating=True, leaves=self._time(metadata.deletion_timestamp))
+            leaves = self._time(metadata.deletion_timestamp)
+            spec = replace(spec, terminating=True, leaves=leaves, grace=grace_of(pod))
         if pod.faults or amiss or template.peer_faults:
             # A pod with unknown requests frees an unknown amount, so it is no victim.
             unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
@@ -280,8 +307,7 @@ class PodDecoder:
         return metadata.annotations.get(options.user_annotation, "")
 
     def _usage(self, pod: PodObject, template: DecodedTemplate) -> tuple[Requests, tuple[DecodingFault, ...]]:
-        if not pod.spec.node_name or not reports_resources(pod.status):
-            return template.demand.requests, template.demand.problems
+        """Return the usage of a pod on a node, from the resources that its status reports."""
         key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
         usage = self._usages.get(key)
         if usage is None:
@@ -382,7 +408,7 @@ def spec_template(spec: PodSpec) -> bytes:
 
 def _template(pod: PodObject) -> bytes:
     """Encode all fields of a pod that determine its `PodClass`."""
-    of_spec = pod.spec_template or spec_template(pod.spec)
+    of_spec = pod.shared.template if pod.shared is not None else spec_template(pod.spec)
     annotations, revocable = pod.metadata.annotations, revocable_of(pod.metadata.labels, pod.metadata.annotations)
     context = context_of(pod)
     if not annotations and revocable is None and context is None:

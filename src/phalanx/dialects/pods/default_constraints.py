@@ -61,6 +61,10 @@ class DefaultConstraints(PodEnricher):
         self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
         self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
 
+    def concerns(self, pod: PodObject, pod_class: PodClass) -> bool:
+        controller = controlling_owner(pod.metadata)
+        return controller is not None and controller.kind in _OWNERS
+
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         controller = controlling_owner(pod.metadata)
         owner = (

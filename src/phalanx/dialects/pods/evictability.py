@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.dialects.core import OwnerReference, PodObject
+from phalanx.dialects.core import Metadata, OwnerReference, PodObject, PodSpec
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.times import parse_duration, parse_moment
 from phalanx.model.eviction_condition import EVICTION, ToldEviction, read_eviction
@@ -26,8 +26,8 @@ DEFAULT_GRACE = 30
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
-# Annotation of static pods, which the kubelet creates itself (kubernetes, pkg/kubelet/types).
-_MIRROR = "kubernetes.io/config.mirror"
+#: Annotation of static pods, which the kubelet creates itself (kubernetes, pkg/kubelet/types).
+MIRROR = "kubernetes.io/config.mirror"
 
 SYSTEM_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
 # Only the system's classes have a higher priority (kubernetes, pkg/apis/scheduling/types.go).
@@ -85,14 +85,21 @@ def hides_terms(fault: DecodingFault) -> bool:
 
 
 def grace_of(pod: PodObject) -> int:
-    """Return the termination grace period of a pod in seconds; for a terminating pod the one of its deletion."""
-    grace = pod.spec.termination_grace_period_seconds
-    if pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds is not None:
-        grace = pod.metadata.deletion_grace_period_seconds
-    if grace is None:
-        return DEFAULT_GRACE
+    """Return the termination grace period of a terminating pod in seconds: the one of its deletion, if it is
+    stated."""
+    of_deletion = pod.metadata.deletion_grace_period_seconds
+    return stated_grace(pod.spec) if of_deletion is None else _grace(of_deletion)
+
+
+def stated_grace(spec: PodSpec) -> int:
+    """Return the termination grace period in a pod's spec in seconds."""
+    seconds = spec.termination_grace_period_seconds
+    return DEFAULT_GRACE if seconds is None else _grace(seconds)
+
+
+def _grace(seconds: int) -> int:
     # The API server replaces a negative grace period by one second.
-    return 1 if grace < 0 else min(grace, 2**31 - 1)
+    return 1 if seconds < 0 else min(seconds, 2**31 - 1)
 
 
 def bound_at(pod: PodObject) -> str | None:
@@ -126,13 +133,9 @@ def condemned_by(pod: PodObject) -> str:
     return told.scheduler if told is not None else ""
 
 
-def is_fixture(pod: PodObject) -> bool:
-    """Return whether the pod belongs to its node, so that eviction is useless: a DaemonSet recreates it at once, or
-    it is static."""
-    for owner in pod.metadata.owner_references:
-        if owner.controller and owner.kind == "DaemonSet":
-            return True
-    return is_static(pod)
+def is_of_daemon_set(metadata: Metadata) -> bool:
+    """Return whether a DaemonSet would recreate the pod on its node at once, so that eviction is useless."""
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in metadata.owner_references)
 
 
 def never_ends(restart_policy: str, owner: OwnerReference | None) -> bool:
@@ -140,23 +143,23 @@ def never_ends(restart_policy: str, owner: OwnerReference | None) -> bool:
     return restart_policy in ("", "Always") or (owner is not None and owner.kind in _ENDLESS_OWNERS)
 
 
-def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:
-    """Return whether the cluster itself needs the pod: kubelet's IsCriticalPod, and the classes of Volcano's
-    conformance plugin. In a tenant's namespace, class and priority make no pod critical."""
-    spec = pod.spec
-    named = spec.priority_class_name in SYSTEM_CLASSES
+def is_critical(spec: PodSpec, in_system_namespace: bool) -> bool:
+    """Return whether the cluster itself needs the pod: kubelet's IsCriticalPod without static pods, and the classes
+    of Volcano's conformance plugin. In a tenant's namespace, class and priority make no pod critical."""
+    if not in_system_namespace:
+        return False
     high = spec.priority is not None and spec.priority >= _CRITICAL_PRIORITY
-    return (in_system_namespace and (named or high)) or is_static(pod)
+    return high or spec.priority_class_name in SYSTEM_CLASSES
 
 
 def is_static(pod: PodObject) -> bool:
-    """Return whether the kubelet of the pod's own node created it.
+    """Return whether the kubelet of the pod's own node created it: eviction is useless, and the pod is critical.
 
     The kubelet states the node as the owner. A user with write access can add such an owner after the binding, but
     cannot add the annotation of a mirror pod then (kubernetes, pkg/apis/core/validation). So both are required.
     """
     metadata, node = pod.metadata, pod.spec.node_name
-    if not node or _MIRROR not in metadata.annotations:
+    if not node or MIRROR not in metadata.annotations:
         return False
     return any(
         owner.controller and (owner.kind, owner.api_version) == ("Node", "v1") and owner.name == node

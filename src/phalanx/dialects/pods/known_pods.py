@@ -17,13 +17,14 @@ from phalanx.model.text.decoding import quoted
 class KnownPod(msgspec.Struct, gc=False):
     """Known pod. `pod` is its spec from its own object; `published` is the last enriched spec sent to the
     scheduler, with properties that other objects decide, such as the use of lent nodes. `faults` are its ignored
-    fields."""
+    fields, `concerned` the set of enrichers that it concerns."""
 
     pod: Pod
     declared: MemberDeclaration | None
     owners: str
     published: Pod | None = None
     faults: tuple[DecodingFault, ...] = ()
+    concerned: int = 0
 
 
 class KnownPods(dict[str, KnownPod]):

@@ -7,7 +7,7 @@ from sys import intern
 import msgspec
 from msgspec.structs import replace
 
-from phalanx.dialects.core import Named, OwnerReference, PodObject, PodSpec, PodStatus, decode_pod
+from phalanx.dialects.core import Named, OwnerReference, PodObject, PodSpec, PodStatus, SharedSpec, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
 from phalanx.dialects.shared_values import SharedValues
 
@@ -31,18 +31,13 @@ class PodForm(Named):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
-class _Shared(msgspec.Struct, frozen=True, gc=False):
-    """A decoded spec without its node, and its part of the template of its pods."""
-
-    spec: PodSpec
-    template: bytes
-
-
 class PodReader:
     """Decodes pods with the same result as `decode_pod`."""
 
     def __init__(self) -> None:
-        self._specs: dict[bytes, _Shared | None] = {}
+        self._specs: dict[bytes, SharedSpec | None] = {}
+        # By decoded spec: a spec is written in two ways, with a node and without.
+        self._decoded: dict[bytes, SharedSpec] = {}
         self._cached_bytes = 0
         # The pods of a job share the object of their owner, and so its strings.
         self._owners = SharedValues[OwnerReference]()
@@ -82,9 +77,9 @@ class PodReader:
             if shared is None:
                 return PodObject(metadata, self._spec.decode(raw), form.status)
         spec = replace(shared.spec, node_name=node)
-        return PodObject(metadata, spec, form.status, (), shared.template)
+        return PodObject(metadata, spec, form.status, (), b"", shared)
 
-    def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> _Shared | None:
+    def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> SharedSpec | None:
         """Decode and cache a spec. Return None if the assumed node or token is something else; this is then equally
         so for all identically written specs."""
         spec = self._spec.decode(raw)
@@ -92,11 +87,16 @@ class PodReader:
         places = raw.split(token)[1:] if token else []
         if spec.node_name == node and all(place.startswith(_TOKEN_PLACES) for place in places):
             spec.node_name = ""
-            shared = _Shared(spec, spec_template(spec))
-        self._cached_bytes += len(key)
+            content = msgspec.json.encode(spec)
+            content = content.replace(token, _LEFT_OUT) if token else content
+            shared = self._decoded.get(content)
+            if shared is None:
+                shared = self._decoded[content] = SharedSpec(spec, spec_template(spec))
+        self._cached_bytes += 2 * len(key)
         if self._cached_bytes > _CACHE_SIZE:
             self._specs.clear()
-            self._cached_bytes = len(key)
+            self._decoded.clear()
+            self._cached_bytes = 2 * len(key)
         self._specs[key] = shared
         return shared
 

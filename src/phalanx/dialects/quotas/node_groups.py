@@ -99,6 +99,10 @@ class NodeGroupEnricher(PodEnricher):
         self._rules: dict[str, PoolRule | None] = {}
         self._twins: dict[tuple[PodClass, PoolRule], PodClass] = {}
 
+    @property
+    def idle(self) -> bool:
+        return not self._stated
+
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         rule = self._rule(gang.queue if gang is not None else spec.queue)
         if rule is None:
@@ -123,7 +127,8 @@ class NodeGroupEnricher(PodEnricher):
         if not changed:
             return set()
         shown, self._rules = self._rules, {}
-        return {queue for queue, rule in shown.items() if self._rule(queue) != rule}
+        # Pods were published without a rule while no queue stated one.
+        return {queue for queue in {*shown, *self._queues} if self._rule(queue) != shown.get(queue)}
 
     def _rule(self, queue: str) -> PoolRule | None:
         if queue not in self._rules:

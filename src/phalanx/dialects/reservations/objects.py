@@ -69,6 +69,10 @@ class AdvanceReservations(PodEnricher):
 
     # -- pods --------------------------------------------------------------------------------------------------
 
+    def concerns(self, pod: PodObject, pod_class: PodClass) -> bool:
+        annotations = pod.metadata.annotations
+        return bool(annotations.get(RESERVATION_ANNOTATION) or required_names(annotations))
+
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         annotations = pod.metadata.annotations
         if not annotations and not self._required_names:

@@ -95,8 +95,16 @@ class RunTimes(PodEnricher):
 
     # -- pods -----------------------------------------------------------------------------------------------------
 
+    def concerns(self, pod: PodObject, pod_class: PodClass) -> bool:
+        metadata = pod.metadata
+        return (
+            pod.spec.active_deadline_seconds is not None
+            or not KEYS.isdisjoint(metadata.annotations)
+            or KUEUE_LABEL in metadata.labels
+            or any(owner.controller and owner.kind in _OWNER_NAMES for owner in metadata.owner_references)
+        )
+
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        # Every pod passes here, so a pod without run times must cost nothing.
         uid, metadata = spec.uid, pod.metadata
         owned = False
         for owner in metadata.owner_references:

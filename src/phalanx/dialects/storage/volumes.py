@@ -116,6 +116,9 @@ class Volumes(PodEnricher):
 
     # pods
 
+    def concerns(self, pod: PodObject, pod_class: PodClass) -> bool:
+        return named_volumes(pod) is not NONE_NAMED
+
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         named = NONE_NAMED if spec.finished else self._named(pod)
         last = self._pods.get(spec.uid, _NO_POD)[2]

@@ -138,7 +138,10 @@ class Connections:
 
     def lease(self, identity: ClientIdentity) -> AbstractContextManager[Transport]:
         """Return the context of one request: the transport, which stays open at least until the context ends."""
-        return self._for(identity.certificate)
+        current, certificate = self._current, identity.certificate
+        if current is not None and current.certificate == certificate and self._clock() < self._look_due:
+            return current
+        return self._for(certificate)
 
     async def close(self) -> None:
         self._closed = True

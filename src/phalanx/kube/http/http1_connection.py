@@ -6,6 +6,7 @@ It supports only the features that API servers need: no pipelining, no upgrade, 
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from typing import cast
 
@@ -19,6 +20,10 @@ __all__ = ["HEAD_LIMIT", "GarbledAnswer", "Http1Connection", "StaleConnection"]
 
 HEAD_LIMIT = 65536
 _NO_BODY = frozenset({204, 304})
+# Fields of a head that matter here.
+_FIELD = re.compile(
+    rb"\r\n(content-length|transfer-encoding|content-encoding|connection|retry-after):(.*)(?=\r\n)", re.IGNORECASE
+)
 # Bytes of a chunked body after which complete chunks are extracted although more can follow.
 _GATHERED = 8 * 2**20
 # Size of a compressed body from which a thread decompresses it.
@@ -199,13 +204,20 @@ class Http1Connection(asyncio.Protocol):
         status = int(head[9:12])
         if status < 200:
             return False
-        fields = head.lower()
         self._status = status
-        length = _field(fields, b"\r\ncontent-length:")
-        self._chunked = _field(fields, b"\r\ntransfer-encoding:") == "chunked"
-        self._encoding = _field(fields, b"\r\ncontent-encoding:")
-        if status >= 300:
-            self._retry_after = _field(head, b"\r\nRetry-After:") or _field(fields, b"\r\nretry-after:") or None
+        length = connection = b""
+        for name, value in _FIELD.findall(head):
+            match name.lower():
+                case b"content-length":
+                    length = length or value.strip()
+                case b"transfer-encoding":
+                    self._chunked = self._chunked or value.strip().lower() == b"chunked"
+                case b"content-encoding":
+                    self._encoding = self._encoding or value.strip().lower().decode("latin-1")
+                case b"connection":
+                    connection = connection or value.strip().lower()
+                case b"retry-after" if status >= 300:
+                    self._retry_after = self._retry_after or value.strip().decode("latin-1") or None
         if self._head_only or status in _NO_BODY:
             self._length, self._chunked = 0, False
         elif not self._chunked:
@@ -213,8 +225,7 @@ class Http1Connection(asyncio.Protocol):
             self._length = int(length or 0)
             if self._length < 0:
                 raise GarbledAnswer("a negative length")
-        connection = _field(fields, b"\r\nconnection:")
-        if connection == "close" or (head.startswith(b"HTTP/1.0") and connection != "keep-alive"):
+        if connection == b"close" or (connection != b"keep-alive" and head.startswith(b"HTTP/1.0")):
             self.usable = False
         return True
 
@@ -291,10 +302,3 @@ class Http1Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         self.abort()
-
-
-def _field(head: bytes, name: bytes) -> str:
-    at = head.find(name)
-    if at < 0:
-        return ""
-    return head[at + len(name) : head.index(b"\r\n", at + 2)].strip().decode("latin-1")

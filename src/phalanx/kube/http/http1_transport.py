@@ -70,7 +70,8 @@ class Http1Transport:
         self._deadlines = Deadlines()
         #: Kept-alive connections, most recently used last.
         self._idle: list[Http1Connection] = []
-        self._busy: set[Http1Connection] = set()
+        #: All of its connections, those that serve a request included.
+        self._connected: set[Http1Connection] = set()
         self._streams: set[Http1Stream] = set()
         #: Number of connections that are open or being opened, at most the limit.
         self._open = 0
@@ -85,10 +86,10 @@ class Http1Transport:
         deadline = loop.time() + call.limit
         try:
             for last_try in (not call.repeatable, True):
-                connection = self._pop_idle() or await self._acquire(deadline)
-                self._busy.add(connection)
+                connection = self._pop_idle(loop.time()) or await self._acquire(deadline)
                 try:
-                    call.check()
+                    if call.may_send is not None:
+                        call.check()
                     return await connection.exchange(
                         request, deadline - loop.time(), head_only=call.method == "HEAD"
                     )
@@ -96,7 +97,6 @@ class Http1Transport:
                     if last_try:
                         raise
                 finally:
-                    self._busy.discard(connection)
                     self._release(connection)
         except ConnectionLost as error:
             error.args = (f"{call.method} {call.target.partition('?')[0]}: {error}",)
@@ -134,7 +134,7 @@ class Http1Transport:
             if not waiter.done():
                 waiter.set_exception(ConnectionLost("the client is closed"))
         self._waiting.clear()
-        for connection in (*self._idle, *self._busy, *self._streams):
+        for connection in (*self._connected, *self._streams):
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # the event loop closes the sockets of aborted connections in its next round
@@ -151,13 +151,12 @@ class Http1Transport:
         head = f"{head}Content-Type: {call.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode("latin-1") + body
 
-    def _pop_idle(self) -> Http1Connection | None:
+    def _pop_idle(self, now: float) -> Http1Connection | None:
         """Return a usable kept-alive connection; None if there is none. The most recently used one is tried
         first."""
-        oldest = asyncio.get_running_loop().time() - IDLE_LIMIT
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest:
+            if connection.usable and connection.idle_since > now - IDLE_LIMIT:
                 return connection
             self._drop(connection)
         return None
@@ -174,7 +173,9 @@ class Http1Transport:
                     if connection is not None:
                         return connection
                 try:
-                    return await self._connect(Http1Connection)
+                    connection = await self._connect(Http1Connection)
+                    self._connected.add(connection)
+                    return connection
                 except BaseException:
                     self._return_slot(None)
                     raise
@@ -245,13 +246,14 @@ class Http1Transport:
     def _release(self, connection: Http1Connection) -> None:
         if not connection.usable or self._closed:
             self._drop(connection)
-        elif not self._hand_over(connection):
+        elif not self._waiting or not self._hand_over(connection):
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
             if self._reaper is None:
                 self._reap()
 
     def _drop(self, connection: Http1Connection) -> None:
+        self._connected.discard(connection)
         connection.abort()
         self._return_slot(None)
 

@@ -515,7 +515,7 @@ class SchedulingQueue:
         return (
             record is not None
             and not record.pending
-            and record.last_verdict is None
+            and (record.last_verdict is None or record.last_verdict[0] is None)
             and not record.redeclared
             and self._index.stands_alone(key)
             and not awaits_admission(record)
