@@ -420,10 +420,12 @@ class SoakCluster(Scenario):
         for victim in plan.evictions:
             comes = holders.get(victim.cause, set())
             if victim.reason in (EvictionReason.PREEMPTED, EvictionReason.RECLAIMED):
-                assert comes, f"{victim.name} goes for {victim.preemptor}, who is promised nothing"
+                assert comes, f"{victim.name} is evicted for {victim.preemptor}, which has no nominated pod"
             if victim.reason is EvictionReason.PREEMPTED:
                 best = max(priorities[uid] for uid in comes)
-                assert priorities[victim.uid] < best, f"{victim.name} goes for {victim.preemptor} of no higher rank"
+                assert priorities[victim.uid] < best, (
+                    f"{victim.name} is evicted for {victim.preemptor}, whose priority is not higher"
+                )
 
     def _announced_pods_are_real(self) -> None:
         """Check that admitted groups announce no more pods than they can still create.
