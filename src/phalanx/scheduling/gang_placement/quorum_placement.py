@@ -82,7 +82,7 @@ def _search(
     unlike = unlike or (len(demand.gangs) > 1 and any(part.area is not None for part in demand.gangs))
     if not unlike and not any(pod_class.dynamic for pod_class in classes):
         return facts  # the order of equal pods is irrelevant
-    if session.search_limit is not None and session.search_work >= session.search_limit:
+    if session.searched_enough:
         return facts
     if not any(placement.parts or placement.extras for placement in placements):
         choices = [_choice(session, placement) for placement in placements if not placement.satisfied]

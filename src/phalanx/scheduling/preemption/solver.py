@@ -139,11 +139,10 @@ class Solver:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._preemptor.nominated)
         self._nominated_others = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
-        self._session.search_limit = self._session.search_work + SEARCH_WORK
         try:
-            return self._search()
+            with self._session.searches_within(SEARCH_WORK):
+                return self._search()
         finally:
-            self._session.search_limit = None
             transaction.rollback()
 
     def _search(self) -> Eviction | NoSolution:
@@ -320,9 +319,8 @@ class Solver:
 
     def _solution(self, taken: RemovedVictims, chosen: Sequence[VictimCandidate]) -> Eviction | None:
         # These victims suffice, perhaps by a search: it is repeated whatever it has cost.
-        limit, self._session.search_limit = self._session.search_limit, None
-        facts = self._preemptor.place(self._session, self._transaction)
-        self._session.search_limit = limit
+        with self._session.searches_within(None):
+            facts = self._preemptor.place(self._session, self._transaction)
         if facts is not None:
             return None
         eviction = Eviction(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.account_objects import path_fault_objects
@@ -166,7 +167,7 @@ class Session:
         # Work of this cycle's searches for placements, in checked nodes, and the part of it for repair moves.
         self.search_work = self.repair_work = 0
         # `search_work` at which placements are no longer searched beyond the usual order; None for no limit.
-        self.search_limit: int | None = None
+        self._search_limit: int | None = None
         self.disruptions: dict[UnitKey, object] = {}
         # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
         self.walk: Callable[[Session, list[QueuedUnit]], None] = _pass
@@ -302,6 +303,20 @@ class Session:
             if verdict is not None:
                 return Blocked(verdict.code, verdict.message, verdict.change, objects=verdict.objects)
         return None
+
+    @contextmanager
+    def searches_within(self, work: int | None) -> Iterator[None]:
+        """Limit the searches for placements beyond the usual order to `work` checked nodes; None for no limit."""
+        former, self._search_limit = self._search_limit, None if work is None else self.search_work + work
+        try:
+            yield
+        finally:
+            self._search_limit = former
+
+    @property
+    def searched_enough(self) -> bool:
+        """Whether the limit of searches for placements is reached."""
+        return self._search_limit is not None and self.search_work >= self._search_limit
 
     def recheck_at(self, unit: QueuedUnit) -> float | None:
         """Return the time at which the plugins' results for a waiting unit change; None if never."""
