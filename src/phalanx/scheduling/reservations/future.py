@@ -446,28 +446,24 @@ class FutureMatrix:
     def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
-        fewest: IntArray | None = None
-        for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            copies = self._least_free(column, last)[rows] // amount
-            fewest = copies if fewest is None else np.minimum(fewest, copies)
-        assert fewest is not None  # every pod takes a pod slot
+        copies = [self._least_free(column, last)[rows] // amount for column, amount in pod_class.demand]
+        fewest: IntArray = reduce(np.minimum, copies)
         return np.maximum(fewest, 0)
 
     def _least_free(self, column: int, last: int) -> IntArray:
         """Return int64[N]: the least free amounts of one resource from now to slot `last`."""
-        free = self.free(column)[:last]
         known = self._least.get((column, last))
         if known is None:
             if len(self._least) >= _MOST_LEAST:
                 self._least.clear()
-            least: IntArray = free.min(axis=0)
+            least: IntArray = self.free(column)[:last].min(axis=0)
         else:
             since, least = known
             if since == self._changes:
                 return least
-            changed = np.flatnonzero(self._changed_at > since)
+            (changed,) = (self._changed_at > since).nonzero()
             if len(changed):
-                least[changed] = free[:, changed].min(axis=0)
+                least[changed] = self.free(column)[:last, changed].min(axis=0)
         self._least[column, last] = (self._changes, least)
         return least
 
