@@ -314,30 +314,33 @@ class FutureMatrix:
         return list(self._standing.values())
 
     def take(self, window: Window) -> None:
-        """Subtract a window."""
-        self._standing[id(window)] = window
+        """Subtract a window. An exact time line gets its edges at the next update."""
         self._redraw |= bool(self._missing_edges(window))
+        self._subtract(window)
+
+    def _subtract(self, window: Window) -> None:
+        self._standing[id(window)] = window
         self._index_window(window, True)
         self._change(window, -1)
 
     def reserve(self, window: Window) -> None:
-        """Subtract a window that stays: an exact time line gets its edges now, not at the next update."""
-        if not self._redraw and (missing := self._missing_edges(window)):
+        """Subtract a window that stays: an exact time line gets its edges now."""
+        if missing := self._missing_edges(window):
             spans = len(self._standing) + 1 + len(self._state.nodes.maintenance.closures)
-            if len(self.pod_ends.moments) + 2 * spans <= most_moments(self._extent):
+            if self._redraw or len(self.pod_ends.moments) + 2 * spans > most_moments(self._extent):
+                self._redraw = True
+            else:
                 former, self.line = self.line, self.line.with_moments(missing)
                 slots = self.line.slots_in(former)
                 for column, free in self._free.items():
                     self._free[column] = free[slots]
                 self._carry_counts(slots, comparable=True)
-        self.take(window)
+        self._subtract(window)
 
     def _missing_edges(self, window: Window) -> list[int]:
         """Return the ends of a window that an exact time line has no edge for."""
-        line, edges = self.line, self.line.edges
-        if not line.exact:
-            return []
-        return [when for when in (window.start, window.end) if edges[0] < when < FOREVER and when not in edges]
+        edges, ends = self.line.edges, (window.start, window.end) if self.line.exact else ()
+        return [when for when in ends if edges[0] < when < FOREVER and when not in edges]
 
     def give_back(self, window: Window) -> None:
         """Add the amounts of a window back."""
