@@ -153,11 +153,11 @@ class StandingPlan:
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""
-        idle = self._state.nodes.idle[:, rows]
-        fits: BoolArray = np.logical_and.reduce(idle >= pod_class.min_idle, axis=0)
+        idle, amounts = self._state.nodes.idle[pod_class.columns][:, rows], pod_class.amounts[:, None]
+        fits: BoolArray = np.logical_and.reduce(idle >= amounts, axis=0)
         if not np.count_nonzero(fits):
             return fits
-        copies = (idle[pod_class.columns] // pod_class.amounts[:, None]).min(axis=0).clip(0)
+        copies = (idle // amounts).min(axis=0).clip(0)
         closed: BoolArray = fits & (self.limit_copies(pod_class, rows, copies) == 0)
         return closed
 
