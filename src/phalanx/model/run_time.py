@@ -49,10 +49,9 @@ class RunTime(msgspec.Struct, frozen=True):
 
         `grace` is the pod's termination grace period in seconds.
         """
-        ends = [start + self.limit] if self.limit else []
-        if self.deadline:
-            ends.append(self.deadline)
-        return min(ends) + grace if ends else None
+        if not self.deadline:
+            return start + self.limit + grace if self.limit else None
+        return (min(start + self.limit, self.deadline) if self.limit else self.deadline) + grace
 
     def expected(self) -> int:
         """Return the expected run time of the pod in seconds: the estimate, at most the limit; 0 if both are

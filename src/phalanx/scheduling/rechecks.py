@@ -58,6 +58,8 @@ def recheck(session: Session) -> None:
 
 def room_bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:
     """Return an upper bound on the number of units with the demand of `unit` that could be placed now."""
+    if demand.lacks_amounts(session):
+        return 0
     try:
         bound = demand.bound_for(session, unit)
     except Exception:

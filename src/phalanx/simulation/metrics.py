@@ -91,16 +91,27 @@ def lower_bounds(jobs: Sequence[JobHistory], now: int) -> list[str]:
     return sorted(_measure(jobs, now)[1])
 
 
-def _measure(jobs: Sequence[JobHistory], now: int) -> tuple[dict[str, float | int], set[str]]:
+def _waits(jobs: Sequence[JobHistory], now: int) -> tuple[dict[str, float | int], set[str]]:
+    """Return the counts and the waits of jobs, and the names of those that are only lower bounds."""
     waits = [(float(job.wait(now)), job.wait_is_censored) for job in jobs]
-    slowdowns = [value for job in jobs if (value := job_slowdown(job, now)) is not None]
+    metrics, bounds = _distribution("wait_seconds", waits)
+    counts = {"censored_waits": sum(censored for _, censored in waits)}
+    return counts | metrics, bounds
+
+
+def _slowdowns(jobs: Sequence[JobHistory], now: int) -> tuple[dict[str, float | int], set[str]]:
+    values = [value for job in jobs if (value := job_slowdown(job, now)) is not None]
+    return _distribution("bounded_slowdown", values)
+
+
+def _measure(jobs: Sequence[JobHistory], now: int) -> tuple[dict[str, float | int], set[str]]:
     # Jobs without an end have no flow and do not extend the makespan.
     finite = [job for job in jobs if job.end is not None or job.work is not None]
     unfinished = any(job.end is None or job.outcome is JobOutcome.WITHDRAWN for job in finite)
     outcomes = Counter(job.outcome for job in jobs)
     ran, useful = sum(job.ran for job in jobs), sum(job.useful for job in jobs)
-    wait_metrics, wait_bounds = _distribution("wait_seconds", waits)
-    slowdown_metrics, slowdown_bounds = _distribution("bounded_slowdown", slowdowns)
+    wait_metrics, wait_bounds = _waits(jobs, now)
+    slowdown_metrics, slowdown_bounds = _slowdowns(jobs, now)
     first = min((job.submit for job in jobs), default=now)
     metrics: dict[str, float | int] = {
         "never_started": sum(job.never_started for job in jobs),
@@ -110,7 +121,6 @@ def _measure(jobs: Sequence[JobHistory], now: int) -> tuple[dict[str, float | in
         "jobs_withdrawn": outcomes[JobOutcome.WITHDRAWN],
         "jobs_running": outcomes[JobOutcome.RUNNING],
         "jobs_waiting": outcomes[JobOutcome.WAITING],
-        "censored_waits": sum(censored for _, censored in waits),
         **wait_metrics,
         "mean_flow_seconds": mean([float(job.flow(now)) for job in finite]),
         **slowdown_metrics,
@@ -135,8 +145,12 @@ def by_group(
     groups: dict[str, list[JobHistory]] = {}
     for job in jobs:
         groups.setdefault(group(job), []).append(job)
-    group_metrics = {name: job_metrics(members, now) for name, members in groups.items()}
-    return {name: {key: metrics[key] for key in _OF_GROUPS} for name, metrics in group_metrics.items()}
+    group_metrics: dict[str, dict[str, float | int]] = {}
+    for name, members in groups.items():
+        counts = {"jobs": len(members), "never_started": sum(job.never_started for job in members)}
+        metrics = counts | _waits(members, now)[0] | _slowdowns(members, now)[0]
+        group_metrics[name] = {key: metrics[key] for key in _OF_GROUPS}
+    return group_metrics
 
 
 def width_class(job: JobHistory) -> str:

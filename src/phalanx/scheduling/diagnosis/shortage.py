@@ -3,7 +3,7 @@ the same demand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,8 +71,8 @@ def shortage(
             pod_class, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit
         )
     rows = nodes.alive if spot is None else nodes.alive & spot.rows
-    counts, eligible = _node_counts(plugin_runtime, nodes, pod_class, rows)
-    change = _smallest_change(plugin_runtime, nodes, pod_class, missing, eligible, rows, alike)
+    counts, eligible, lacking = _node_counts(plugin_runtime, nodes, pod_class, rows)
+    change = _smallest_change(plugin_runtime, nodes, pod_class, missing, eligible, lacking, rows, alike)
     if spot is not None:
         change = ", or ".join(filter(None, [f"{change} there", spot.change]))
     total = int(np.count_nonzero(rows))
@@ -82,14 +82,16 @@ def shortage(
 
 def _node_counts(
     plugin_runtime: PluginRuntime, nodes: NodeTable, pod_class: ClassRecord, rows: BoolArray
-) -> tuple[tuple[NodeCount, ...], BoolArray]:
-    """Return the reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass.
+) -> tuple[tuple[NodeCount, ...], BoolArray, dict[int, int]]:
+    """Return the reasons with counts, most frequent first (then by text), bool[N] of the nodes that pass the
+    filters, and the number of these that lack a resource by its column.
 
     A node that lacks several resources counts for each of them, as in kube-scheduler's messages.
     """
     open_rows = rows.copy()
     counts: dict[str, int] = {}
-    lacking: dict[str, str] = {}
+    names: dict[str, str] = {}
+    lacking: dict[int, int] = {}
     for reason, out in plugin_runtime.explain(pod_class, nodes, slice(None)):
         rejected = int(np.count_nonzero(open_rows & out))
         if rejected:
@@ -101,9 +103,10 @@ def _node_counts(
             name = nodes.space.names[column]
             reason = "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
             counts[reason] = counts.get(reason, 0) + short
-            lacking[reason] = name
+            names[reason], lacking[column] = name, short
     ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return tuple(NodeCount(reason, count, lacking.get(reason, "")) for reason, count in ranked), open_rows
+    named = tuple(NodeCount(reason, count, names.get(reason, "")) for reason, count in ranked)
+    return named, open_rows, lacking
 
 
 def _smallest_change(
@@ -112,6 +115,7 @@ def _smallest_change(
     pod_class: ClassRecord,
     missing: int,
     eligible: BoolArray,
+    lacking: Mapping[int, int],
     among: BoolArray,
     alike: Sequence[int],
 ) -> str:
@@ -122,16 +126,16 @@ def _smallest_change(
     (rows,) = eligible.nonzero()
     short: list[tuple[int, str, int, int]] = []
     asked = missing + (int(np.count_nonzero(eligible[list(alike)])) if alike else 0)
-    for column, amount in pod_class.demand:
+    for column, amount in pod_class.demand if lacking else ():
+        if column not in lacking:
+            continue
         name, offered = nodes.space.names[column], nodes.allocatable[column].take(rows)
         largest = int(offered.max())
         if largest < amount:
             return _too_large(name, amount, largest, missing)
-        out = int(np.count_nonzero(nodes.idle[column].take(rows) < amount))
-        if out:
-            # Placed members are not freed: the amount beyond the capacity of all nodes has to be added.
-            added = min(missing, max(0, asked - int((offered // amount).sum())))
-            short.append((out, name, amount, added))
+        # Placed members are not freed: the amount beyond the capacity of all nodes has to be added.
+        added = min(missing, max(0, asked - int((offered // amount).sum())))
+        short.append((lacking[column], name, amount, added))
     highest = max((entry[0] for entry in short), default=0)
     needs = _needs([entry[1:] for entry in short if entry[0] == highest], missing)
     where = "" if len(rows) == np.count_nonzero(among) else f" on the {count_of(len(rows), 'eligible node')}"

@@ -354,11 +354,12 @@ class ClassViews:
     def _score_rows(self, view: ClassView, rows: RowArray, fits: BoolArray | None = None) -> None:
         """Compute the scores of some rows, on which one copy `fits` (None: unknown); repeated rows are harmless."""
         pod_class, nodes = view.pod_class, self._nodes
-        if len(rows) == 1 and not self._has_idle_amounts(pod_class, int(rows[0])):
+        single = len(rows) == 1
+        if single and not self._has_idle_amounts(pod_class, int(rows[0])):
             view.base[rows] = NOWHERE
             return
         if fits is None:
-            fits = self._fits(view, rows)
+            fits = self._fits(view, rows, view.allowed.take(rows) if single else self._fits_amounts(view, rows))
         if not np.count_nonzero(fits):
             view.base[rows] = NOWHERE
             return
@@ -372,11 +373,16 @@ class ClassViews:
             total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
 
-    def _fits(self, view: ClassView, rows: RowArray) -> BoolArray:
-        """Return bool[rows]: the rows with room for one copy."""
-        pod_class, nodes = view.pod_class, self._nodes
-        fits: BoolArray = np.logical_and.reduce(nodes.idle.take(rows, axis=1) >= pod_class.min_idle, axis=0)
+    def _fits_amounts(self, view: ClassView, rows: RowArray) -> BoolArray:
+        """Return bool[rows]: the allowed rows with the idle amounts of one copy."""
+        idle = self._nodes.idle.take(rows, axis=1)
+        fits: BoolArray = np.logical_and.reduce(idle >= view.pod_class.min_idle, axis=0)
         fits &= view.allowed.take(rows)
+        return fits
+
+    def _fits(self, view: ClassView, rows: RowArray, fits: BoolArray) -> BoolArray:
+        """Return bool[rows]: those of `fits`, which have the amounts, that everything else permits."""
+        pod_class, nodes = view.pod_class, self._nodes
         for plugin in self._limits:
             fits &= plugin.max_copies(pod_class, nodes, rows) > 0
         if not np.count_nonzero(fits):

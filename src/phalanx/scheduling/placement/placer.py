@@ -25,6 +25,7 @@ from phalanx.scheduling.placement.inter_pod_constraints import (
     node_domains,
     partition,
 )
+from phalanx.scheduling.placement.largest_idle import LargestIdle
 
 # Maximum block of copies, which bounds the rows-by-copies score matrix. Splitting a run of identical pods does not
 # change the result.
@@ -58,6 +59,7 @@ class Placer:
         self._nodes = nodes
         self._pre_bind_plugins = [plugin for plugin in filters if overrides(plugin, "pre_bind_check")]
         self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits)
+        self._largest_idle = LargestIdle(nodes)
         self._scope: BoolArray | None = None
         self._extra_score: FloatArray | None = None
         # Number of times that all eligibility was discarded.
@@ -241,6 +243,10 @@ class Placer:
         if view.constraints is not None:
             return 0
         return int(np.count_nonzero(view.base[: self._nodes.extent] > NOWHERE))
+
+    def lacks_amounts(self, pod_class: ClassRecord) -> bool:
+        """Return whether no node has the idle amounts of one copy, reserved or not; False proves nothing."""
+        return self._largest_idle.lacks(pod_class.demand)
 
     def total_copies(self, pod_class: ClassRecord) -> int:
         """Return the number of copies of the class that fit on all nodes together, or an upper bound.

@@ -77,6 +77,11 @@ class WaitReason(msgspec.Struct, frozen=True):
         """Return an upper bound on the number of units with the unit's reason that could be placed now."""
         raise NotImplementedError
 
+    def lacks_amounts(self, rooms: RoomEstimates) -> bool:
+        """Return whether no node has the idle amounts of a pod, so that reserved room would not help either; False
+        proves nothing."""
+        return False
+
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
         """Return whether units behind this one wait too in a fifo queue: nodes or quota would help it."""
         return True
@@ -155,6 +160,9 @@ class PodDemand(Demand, frozen=True):
     def least_amounts(self) -> Mapping[str, int]:
         """Return the amount of each resource that the pods request together."""
         return {name: amount * self.count for name, amount in self.pod_class.footprint.amounts.items()}
+
+    def lacks_amounts(self, rooms: RoomEstimates) -> bool:
+        return rooms.placer.lacks_amounts(self.pod_class)
 
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
         return estimates.is_ready(self.pod_class)
@@ -346,6 +354,9 @@ class QuorumDemand(Demand, frozen=True, cache_hash=True):
     @property
     def helped_by_placements(self) -> bool:
         return any(pod_class.affinity.may_be_unblocked for pod_class in self.classes)
+
+    def lacks_amounts(self, rooms: RoomEstimates) -> bool:
+        return any(gang.total for gang in self.gangs) and all(map(rooms.placer.lacks_amounts, self.classes))
 
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
         return all(gang.can_be_ready(estimates) for gang in self.gangs)

@@ -314,30 +314,33 @@ class FutureMatrix:
         return list(self._standing.values())
 
     def take(self, window: Window) -> None:
-        """Subtract a window."""
-        self._standing[id(window)] = window
+        """Subtract a window. An exact time line gets its edges at the next update."""
         self._redraw |= bool(self._missing_edges(window))
+        self._subtract(window)
+
+    def _subtract(self, window: Window) -> None:
+        self._standing[id(window)] = window
         self._index_window(window, True)
         self._change(window, -1)
 
     def reserve(self, window: Window) -> None:
-        """Subtract a window that stays: an exact time line gets its edges now, not at the next update."""
-        if not self._redraw and (missing := self._missing_edges(window)):
+        """Subtract a window that stays: an exact time line gets its edges now."""
+        if missing := self._missing_edges(window):
             spans = len(self._standing) + 1 + len(self._state.nodes.maintenance.closures)
-            if len(self.pod_ends.moments) + 2 * spans <= most_moments(self._extent):
+            if self._redraw or len(self.pod_ends.moments) + 2 * spans > most_moments(self._extent):
+                self._redraw = True
+            else:
                 former, self.line = self.line, self.line.with_moments(missing)
                 slots = self.line.slots_in(former)
                 for column, free in self._free.items():
                     self._free[column] = free[slots]
                 self._carry_counts(slots, comparable=True)
-        self.take(window)
+        self._subtract(window)
 
     def _missing_edges(self, window: Window) -> list[int]:
         """Return the ends of a window that an exact time line has no edge for."""
-        line, edges = self.line, self.line.edges
-        if not line.exact:
-            return []
-        return [when for when in (window.start, window.end) if edges[0] < when < FOREVER and when not in edges]
+        edges, ends = self.line.edges, (window.start, window.end) if self.line.exact else ()
+        return [when for when in ends if edges[0] < when < FOREVER and when not in edges]
 
     def give_back(self, window: Window) -> None:
         """Add the amounts of a window back."""
@@ -446,28 +449,24 @@ class FutureMatrix:
     def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: int) -> IntArray:
         """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
-        fewest: IntArray | None = None
-        for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
-            copies = self._least_free(column, last)[rows] // amount
-            fewest = copies if fewest is None else np.minimum(fewest, copies)
-        assert fewest is not None  # every pod takes a pod slot
+        copies = [self._least_free(column, last)[rows] // amount for column, amount in pod_class.demand]
+        fewest: IntArray = reduce(np.minimum, copies)
         return np.maximum(fewest, 0)
 
     def _least_free(self, column: int, last: int) -> IntArray:
         """Return int64[N]: the least free amounts of one resource from now to slot `last`."""
-        free = self.free(column)[:last]
         known = self._least.get((column, last))
         if known is None:
             if len(self._least) >= _MOST_LEAST:
                 self._least.clear()
-            least: IntArray = free.min(axis=0)
+            least: IntArray = self.free(column)[:last].min(axis=0)
         else:
             since, least = known
             if since == self._changes:
                 return least
-            changed = np.flatnonzero(self._changed_at > since)
+            (changed,) = (self._changed_at > since).nonzero()
             if len(changed):
-                least[changed] = free[:, changed].min(axis=0)
+                least[changed] = self.free(column)[:last, changed].min(axis=0)
         self._least[column, last] = (self._changes, least)
         return least
 

@@ -134,7 +134,8 @@ class PodEnds:
     def read(self, rows: Iterable[int] | None, now: int) -> None:
         """Read the ends of the pods on some rows; None for all."""
         if len(self.endless) < self._state.nodes.capacity:
-            self.endless = np.pad(self.endless, (0, self._state.nodes.capacity - len(self.endless)))
+            former, self.endless = self.endless, np.zeros(self._state.nodes.capacity, dtype=np.int64)
+            self.endless[: len(former)] = former
         for row in range(self._state.nodes.extent) if rows is None else rows:
             self._read_row(row, now)
 

@@ -166,11 +166,11 @@ class StandingPlan:
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         """Return bool[rows]: rows with free room for a pod of the class that reserved windows close to it."""
-        idle = self._state.nodes.idle[:, rows]
-        fits: BoolArray = np.logical_and.reduce(idle >= pod_class.min_idle, axis=0)
+        idle, amounts = self._state.nodes.idle[pod_class.columns][:, rows], pod_class.amounts[:, None]
+        fits: BoolArray = np.logical_and.reduce(idle >= amounts, axis=0)
         if not np.count_nonzero(fits):
             return fits
-        copies = (idle[pod_class.columns] // pod_class.amounts[:, None]).min(axis=0).clip(0)
+        copies = (idle // amounts).min(axis=0).clip(0)
         closed: BoolArray = fits & (self.limit_copies(pod_class, rows, copies) == 0)
         return closed
 
@@ -252,24 +252,24 @@ class StandingPlan:
 
     def _look_again(self, windows: Iterable[Window]) -> None:
         """Invalidate the placements on the rows of the windows."""
-        rows = np.zeros(self._state.nodes.capacity, dtype=np.bool_)
-        for window in windows:
-            rows[window.rows[window.rows < len(rows)]] = True
+        nodes = self._state.nodes
+        capacity = nodes.capacity
+        rows = {row for window in windows for row in window.rows.tolist() if row < capacity}
         current, checked = self._future.current, self._checked_at == self._state_of_nodes()
-        self._state.nodes.changes.note_all(np.flatnonzero(rows).tolist())
+        nodes.changes.note_all(sorted(rows))
         if current:
             self._future.skip()
         if checked:
             self._checked_at = self._state_of_nodes()
-        reserved_rows = np.zeros(self._state.nodes.capacity, dtype=np.bool_)
+        reserved_rows = np.zeros(capacity, dtype=np.bool_)
         standing = [
             reservation.window.rows
             for reservation in self._reservations.values()
             if reservation.key not in self._lifted
         ]
         standing += [window.rows for window in self.advance.windows()]
-        if standing:
-            reserved_rows[np.concatenate(standing)] = True
+        for standing_rows in standing:
+            reserved_rows[standing_rows] = True
         self._rows = reserved_rows
 
     def _state_of_nodes(self) -> tuple[int, int, int]:

@@ -74,7 +74,8 @@ def _copies_when_empty(
     nodes = estimates.placer.nodes
     rows = np.flatnonzero(rows_of(pod_class) & nodes.alive)
     columns, amounts = pod_class.columns, pod_class.amounts
-    copies = (nodes.allocatable[np.ix_(columns, rows)] // amounts[:, None]).min(axis=0, initial=2**31).clip(0)
+    offered = nodes.allocatable.take(columns, axis=0).take(rows, axis=1)
+    copies = (offered // amounts[:, None]).min(axis=0, initial=2**31).clip(0)
     return _by_domain(estimates, area, rows, copies)
 
 

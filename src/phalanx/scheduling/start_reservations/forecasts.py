@@ -186,6 +186,8 @@ def _held(session: Session, unit: QueuedUnit) -> StartForecast:
 def _with_reopened_nodes(session: Session, asked: ForecastQuestion) -> ForecastQuestion:
     """Add the nodes that are in back-off now to the parts, with the moment from which all are open."""
     nodes = session.state.nodes
+    if not nodes.backoff.active:
+        return asked
     reopened, reopens = list[Part](), 0
     for part in asked.parts:
         ends = nodes.backoff.reopening(part.pod_class.spec, part.pod_class.namespace)

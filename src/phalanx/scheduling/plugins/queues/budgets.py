@@ -25,6 +25,8 @@ class Budgets(Plugin):
     name = "budgets"
 
     def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
+        if not session.state.ledger.budgeted:
+            return None
         for account, budget, resource, cap, spent in _overdrawn(session, charge_path):
             session.history.note_spent(account.key)
             end = format_moment(window_end(session.now, budget))
