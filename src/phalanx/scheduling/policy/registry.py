@@ -254,8 +254,8 @@ def entry_points(group: str) -> metadata.EntryPoints:
 
 @lru_cache(maxsize=2)
 def _entry_points(path: tuple[str, ...]) -> Any:
-    # Each policy needs several groups. Reading the metadata of all packages each time was 90 % of the time to load a
-    # policy.
+    # Each policy needs several groups. Reading the metadata of all packages for each took 90 % of the time to load
+    # a policy.
     return metadata.entry_points()
 
 
