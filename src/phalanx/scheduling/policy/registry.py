@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import metadata
+from typing import Any
 
 import msgspec
 
@@ -247,14 +248,15 @@ def entry_points(group: str) -> metadata.EntryPoints:
 
     Packages that are installed later count after a restart.
     """
-    return _entry_points(group, tuple(sys.path))
+    selected: metadata.EntryPoints = _entry_points(tuple(sys.path)).select(group=group)
+    return selected
 
 
-@lru_cache(maxsize=8)
-def _entry_points(group: str, path: tuple[str, ...]) -> metadata.EntryPoints:
-    # Each policy needs two groups. Reading the metadata of all packages each time was 90 % of the time to load a
-    # policy.
-    return metadata.entry_points(group=group)
+@lru_cache(maxsize=2)
+def _entry_points(path: tuple[str, ...]) -> Any:
+    # Each policy needs several groups. Reading the metadata of all packages for each took 90 % of the time to load
+    # a policy.
+    return metadata.entry_points()
 
 
 def _offered(group: str) -> Iterator[tuple[str, object]]:
