@@ -1,15 +1,17 @@
-"""Rewrite the table of function calls for this Python: `python -m tests.calls`; `--print` only counts, as JSON."""
+"""Rewrite the table of function calls for this Python: `python -m tests.calls`; `--print` prints it as JSON."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 
 from tests.calls.table import VERSION, counted_here, write_table
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--print"]:
+    stated = argparse.ArgumentParser(prog="python -m tests.calls", description=__doc__)
+    stated.add_argument("--print", action="store_true", help="print the counts as JSON, and rewrite nothing")
+    if stated.parse_args().print:
         print(json.dumps(counted_here()))
         return
     print(f"{'calls per pod, Python ' + VERSION:45} {'before':>8} {'now':>8}")
