@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from phalanx.cluster.pods.states import PodEvent
 from phalanx.cluster.state import ClusterState
@@ -23,6 +24,12 @@ from phalanx.model.gang import GangKey
 from tests.dialects.objects import pod_document
 
 LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def labels(gang: str, minimum: int) -> dict[str, str]:
+    """Return the labels of a member of a gang that its pods declare."""
+    group = "pod-group.scheduling.sigs.k8s.io"
+    return {f"{group}/name": gang, f"{group}/min-available": str(minimum)}
 
 
 class World:
@@ -168,17 +175,23 @@ def test_failing_handlers_do_not_end_a_batch() -> None:
     assert list(world.state.pods) == ["uid-a"]
 
 
-async def test_gang_is_published_once_for_members_that_are_bound_one_by_one() -> None:
+@pytest.mark.parametrize(("minimum", "published"), [(3, 1), (2, 2)], ids=["whole gang", "surplus"])
+async def test_gang_is_published_when_its_minimum_is_bound_and_once_for_its_surplus(
+    minimum: int, published: int
+) -> None:
     world = World()
     await world.feed.publish_gangs()
-    world.pods("a", "b", "c", gang="first")
+    for name in "abcd" if minimum == 2 else "abc":
+        arrival = pod(name, labels=labels("first", minimum))
+        world.feed.take_in_all([arrival], about, world.intake.pod, (world.unreadable,))
     world.settle()
     world.told.clear()
-    bound = [pod(name, labels={LABEL: "first"}, node="n1") for name in "abc"]
-    for change in bound:
-        world.feed.take_in_all([change], about, world.intake.pod, (world.unreadable,))
+    for number, name in enumerate("abcd" if minimum == 2 else "abc", 1):
+        bound = pod(name, labels=labels("first", minimum), node="n1")
+        world.feed.take_in_all([bound], about, world.intake.pod, (world.unreadable,))
+        assert len(world.told) == (number >= minimum), "at once with the minimum, not with members before and after"
     world.settle()
-    assert world.told == ["first"]
+    assert world.told == ["first"] * published
 
 
 async def test_gang_is_published_before_one_of_its_members_ends() -> None:
@@ -193,10 +206,10 @@ async def test_gang_is_published_before_one_of_its_members_ends() -> None:
         world.intake, world.state, world.changed, note, Failures(), world.arrivals, later=lambda *_: None
     )
     await feed.publish_gangs()
-    feed.take_in_all([pod(name, labels={LABEL: "first"}) for name in "ab"], about, world.intake.pod, ())
+    feed.take_in_all([pod(name, labels=labels("first", 2)) for name in "ab"], about, world.intake.pod, ())
     placed.clear()
-    ended = pod("c", labels={LABEL: "first"}, node="n1", phase="Succeeded")
-    bound = [pod(name, labels={LABEL: "first"}, node="n1") for name in "ab"]
+    ended = pod("c", labels=labels("first", 2), node="n1", phase="Succeeded")
+    bound = [pod(name, labels=labels("first", 2), node="n1") for name in "ab"]
     changes = [*bound, ended]
     feed.take_in_all(changes, about, world.intake.pod, ())
     assert placed[0] == 2

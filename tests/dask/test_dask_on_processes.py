@@ -87,6 +87,7 @@ def workers(client: Client) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.e2e
+@pytest.mark.timeout(600)  # workers are processes, slow on a busy machine
 class TestDaskOnProcesses:
     def test_array_is_summed_by_the_workers(self, dask_cluster: PhalanxCluster, client: Client) -> None:
         client.wait_for_workers(2, timeout=60)

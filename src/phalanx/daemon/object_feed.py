@@ -27,7 +27,7 @@ from phalanx.model.events import (
     PodUpdated,
 )
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import Pod, PodClass
+from phalanx.model.pod import MemberState, Pod, PodClass
 from phalanx.model.text.decoding import quoted
 
 Events = list[ClusterEvent]
@@ -95,6 +95,7 @@ class ObjectFeed:
         self._unpublished = None
 
     def _publish_gang(self, key: GangKey) -> None:
+        self._gathered.pop(key, None)
         try:
             self._touched(key)
         except Exception as error:
@@ -241,9 +242,13 @@ class ObjectFeed:
             return
         keys = gangs_of(self._state, event)
         if _grows(event):
+            waiting = [key for key in keys if not _has_started(self._state, key)]
             self._state.apply(event)
             for key in keys:
                 self.gang_touched(key)
+            for key in waiting:
+                if key in self._gathered and _has_started(self._state, key):
+                    self._publish_gang(key)
             return
         # A gang is published before one of its members ends: then it has placed the most members.
         for key in keys:
@@ -252,7 +257,6 @@ class ObjectFeed:
         self._state.apply(event)
         for key in keys:
             if self._unpublished is None:
-                self._gathered.pop(key, None)
                 self._publish_gang(key)
             else:
                 self._unpublished[key] = None
@@ -312,6 +316,14 @@ def _grows(event: ClusterEvent) -> bool:
     if type(event) is PodUpdated:
         return not (event.pod.terminating or event.pod.finished)
     return type(event) is GangUpdated
+
+
+def _has_started(state: ClusterState, key: GangKey) -> bool:
+    """Return whether the API shows the minimum of a gang on nodes: the next change can be an eviction."""
+    gang = state.gangs.get(key)
+    if gang is None or gang.spec is None:
+        return False
+    return gang.count(MemberState.BOUND) + gang.count(MemberState.RUNNING) >= max(1, gang.spec.min_member)
 
 
 def _below(state: ClusterState, key: GangKey) -> list[GangKey]:
