@@ -124,6 +124,8 @@ def _policy_document(text: str) -> Mapping[str, object]:
 def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
     events = []
     for about, event in zip(cluster.known, cluster.events, strict=True):
+        if isinstance(event, PodUpdated) and _is_replaced(cluster, event.pod):
+            continue
         if isinstance(event, PodUpdated) and event.pod.uid in cluster.state.pods:
             event = PodUpdated(_written(cluster, cluster.state.pods[event.pod.uid]))
         elif isinstance(event, GangUpdated) and about.startswith("gang "):
@@ -133,6 +135,17 @@ def _api_objects(cluster: SoakCluster) -> list[ClusterEvent]:
         events.append(event)
     # The dialects create placeholders for the members that follow the present ones.
     return sorted(events, key=lambda event: isinstance(event, PodUpdated) and event.pod.placeholder)
+
+
+def _is_replaced(cluster: SoakCluster, pod: Pod) -> bool:
+    """Return whether a pod is a placeholder that the dialects do not create again: a later member has arrived while
+    the leader waits."""
+    placeholders = cluster.state.pods.placeholders
+    claimant = placeholders.claimed.get(pod.uid)
+    if claimant is None:
+        return False
+    claim = placeholders.claims[claimant]
+    return not claim.node and not cluster.state.gangs[claim.gang].active
 
 
 def _written(cluster: SoakCluster, record: PodRecord) -> Pod:
