@@ -187,15 +187,14 @@ class _Walk:
             units = units[count:]
 
 
-def _certain_room(session: Session, unit: QueuedUnit) -> int:
-    """Return the number of rows with certain room: no quota limits the pod, and each pod placed before it fills one
-    row at most.
+def _certain_room(session: Session, units: list[QueuedUnit], wanted: int) -> list[int]:
+    """Return for each unit the number of pods like these that certainly leave room for it, 0 where a quota limits
+    the pod; larger numbers than `wanted` need not be exact.
     """
-    record = unit.pod
-    assert record is not None
-    if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:
-        return 0
-    return session.placer.certain_rows(record.pod_class)
+    records = [unit.pod for unit in units if unit.pod is not None]
+    free = [session.quota_check.room(record.charge_path, record.footprint) >= UNLIMITED for record in records]
+    counts = session.placer.certain_counts([record.pod_class for record in records], wanted)
+    return [count if unlimited else 0 for count, unlimited in zip(counts, free, strict=True)]
 
 
 def _has_room(session: Session, record: PodRecord) -> bool:

@@ -20,8 +20,9 @@ Head = tuple[int, str, str]
 """(created, namespace, name) of the next unit: the tie-breaker between siblings."""
 _NOBODY: Head = (0, "", "")
 _OWN, _BELOW = 0, 1
-CertainRoom = Callable[[QueuedUnit], int]
-"""Number of pods like the given one that certainly fit, itself included, in any order."""
+CertainRoom = Callable[[list[QueuedUnit], int], list[int]]
+"""For each of some pods: the number of pods like these that certainly leave room for it, itself included, in any
+order. Larger numbers than the given one need not be exact."""
 # Largest number of pods that are sorted by kind together, and of kinds.
 _MOST_TOGETHER = 1024
 _MOST_KINDS = 64
@@ -109,24 +110,27 @@ class TurnQueue:
         self, start: int, end: int, kinds: dict[Hashable, list[QueuedUnit]], room: CertainRoom
     ) -> int:
         """Add later units to `kinds` while all from `start` on certainly fit in any order; return the end index."""
-        units, certain_count = self._units, _MOST_TOGETHER
-        for equal_units in list(kinds.values()) if len(kinds) <= _MOST_KINDS else ():
-            certain_count = min(certain_count, room(equal_units[0]))
-            if certain_count <= end - start:
-                return end
-        while len(kinds) <= _MOST_KINDS and end < len(units) and end - start < certain_count:
-            unit = units[end]
-            kind = _kind(unit)
-            if kind is None:
-                break
-            if kind not in kinds:
-                certain_count = min(certain_count, room(unit))
-                if end - start >= certain_count:
+        units = self._units
+        # By kind: its first unit, and the place of this unit.
+        first: dict[Hashable, tuple[QueuedUnit, int]] = {kind: (group[0], end) for kind, group in kinds.items()}
+        if len(first) > _MOST_KINDS:
+            return end
+        stop = end
+        while stop < len(units) and stop - start < _MOST_TOGETHER and (kind := _kind(units[stop])) is not None:
+            if kind not in first:
+                if len(first) > _MOST_KINDS:
                     break
-                kinds[kind] = []
-            kinds[kind].append(unit)
-            end += 1
-        return end
+                first[kind] = units[stop], stop
+            stop += 1
+        for (_, place), certain_count in zip(
+            first.values(), room([unit for unit, _ in first.values()], stop - start), strict=True
+        ):
+            if place < stop:
+                # A unit that is not certain to fit ends the sort before it.
+                stop = min(stop, max(place, start + certain_count))
+        for unit in units[end:stop]:
+            kinds.setdefault(_kind(unit), []).append(unit)
+        return stop
 
 
 class QueueBranch:

@@ -176,6 +176,11 @@ class ClassViews:
         np.minimum(np.maximum(fits, 0, out=fits), UNLIMITED_COPIES, out=fits)
         return self._limited(view, rows, fits, most)
 
+    def limits_by_amounts(self, pod_class: ClassRecord) -> bool:
+        """Return whether only amounts limit the copies of the class on a row that has room for one."""
+        reserved = self.reserved is not None and self.reserved.active
+        return not self._limits and not reserved and self.current(pod_class, scored=False).limit is None
+
     def _limited(self, view: ClassView, rows: Rows, fits: IntArray, most: bool) -> IntArray:
         """Return int64[rows]: the copies of those that `fits` by amounts that everything else permits."""
         pod_class = view.pod_class

@@ -230,19 +230,40 @@ class Placer:
         """Return whether at least one copy of the class fits."""
         return bool(self._in_scope(self._views.complete(pod_class).score).max() > NOWHERE)
 
-    def certain_rows(self, pod_class: ClassRecord) -> int:
-        """Return the number of rows with room for a copy, if only pods on a row itself can use its room; else 0."""
+    def certain_counts(self, classes: Sequence[ClassRecord], wanted: int) -> list[int]:
+        """Return for each class the number of pods of the classes that certainly leave room for a copy, itself
+        included; 0 where pods elsewhere can matter. Larger numbers than `wanted` need not be exact.
+        """
+        rows = [self._certain_rows(pod_class) for pod_class in classes]
+        # Each pod placed takes the room of one row at most.
+        counts = [len(places) for places in rows]
+        if min(counts, default=wanted) >= wanted:
+            return counts
+        largest = np.ones(len(self._nodes.idle), dtype=np.int64)
+        for pod_class in classes:
+            largest[pod_class.columns] = np.maximum(largest[pod_class.columns], pod_class.amounts)
+        for number, (pod_class, places) in enumerate(zip(classes, rows, strict=True)):
+            if 0 < counts[number] < wanted and self._views.limits_by_amounts(pod_class):
+                columns, amounts = pod_class.columns, pod_class.amounts
+                beside = self._nodes.idle[columns][:, places] - amounts[:, None]
+                others = (beside // largest[columns][:, None]).min(axis=0)
+                # A row has room for a copy beside so many pods of any of the classes.
+                counts[number] += int(others.clip(0).sum())
+        return counts
+
+    def _certain_rows(self, pod_class: ClassRecord) -> RowArray:
+        """Return the rows with room for a copy, if only pods on a row itself can use its room; else none."""
         if (
             self._pre_bind_plugins
             or self._single
             or self._scope is not None
             or self._views.allocators_of(pod_class)
         ):
-            return 0
+            return np.zeros(0, dtype=np.intp)
         view = self._views.current(pod_class)
         if view.constraints is not None:
-            return 0
-        return int(np.count_nonzero(view.base[: self._nodes.extent] > NOWHERE))
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(view.base[: self._nodes.extent] > NOWHERE)
 
     def lacks_amounts(self, pod_class: ClassRecord) -> bool:
         """Return whether no node has the idle amounts of one copy, reserved or not; False proves nothing."""
