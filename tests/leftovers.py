@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 _VARIABLE = "PHALANX_TEST_RUN"
@@ -17,14 +19,26 @@ def mark_children(run: str) -> None:
     os.environ[_VARIABLE] = run
 
 
-def end_leftovers(run: str) -> list[str]:
+def end_leftovers(run: str, patience: float = 10.0) -> list[str]:
     """Kill the processes that carry `run`, this one excepted; return their command lines.
 
+    They have `patience` seconds to end by themselves: helpers of `multiprocessing` do so after their parent has.
     Processes are found by their environment, so also those whose parent has ended. Only Linux provides it
     (/proc); elsewhere the list is empty.
     """
+    until = time.monotonic() + patience
+    while (left := _processes_of(run)) and time.monotonic() < until:
+        time.sleep(0.1)
+    for number in left:
+        with contextlib.suppress(OSError):
+            os.kill(number, signal.SIGKILL)
+    return sorted(left.values())
+
+
+def _processes_of(run: str) -> dict[int, str]:
+    """Return the command lines of the other processes that carry `run`, by process number."""
     wanted = f"{_VARIABLE}={run}".encode()
-    found: list[str] = []
+    found: dict[int, str] = {}
     for directory in Path("/proc").glob("[0-9]*"):
         if int(directory.name) == os.getpid():
             continue
@@ -32,12 +46,11 @@ def end_leftovers(run: str) -> list[str]:
             if wanted not in (directory / "environ").read_bytes().split(b"\0"):
                 continue
             line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            os.kill(int(directory.name), signal.SIGKILL)
         except OSError:  # it belongs to another user, or has just ended
             continue
         if line:
-            found.append(line)
-    return sorted(found)
+            found[int(directory.name)] = line
+    return found
 
 
 def make_temporary_folder() -> Path:
