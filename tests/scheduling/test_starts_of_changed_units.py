@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.promise_records import encode
+from phalanx.scheduling.reservations.stored import shares_of, stored
 
 from .features import starts
 from .scenario import Scenario
@@ -71,3 +72,21 @@ def test_units_behind_those_without_a_possible_start_get_one_as_in_the_next_proc
     world.gone("first").settle()
     assert start_of(world, "small") == 100
     assert start_of(restarted(world, encode([]), policy(depth=depth)), "small") == 100
+
+
+def test_restart_preserves_the_start_of_a_gang_whose_equal_members_are_charged_to_different_users() -> None:
+    """Its window has two shares of one class."""
+    world = busy(Scenario(policy()).node("n1", cpu=3), "short", "n1", 100, cpu=3).gang("g", 3)
+    for name, user in (("g-0", "ann"), ("g-1", "ben"), ("g-2", "ben")):
+        waiting(world, name, 50, gang="g", cpu=1, user=user)
+    world.settle()
+    (promise,) = plan_of(world).all()
+    (one, two), nodes = promise.parts, world.state.nodes
+    assert (one.count, two.count, one.pod_class) == (1, 2, two.pod_class)
+    shares = shares_of(stored(promise, nodes, {}), promise.parts, nodes)
+    assert shares is not None, "without shares the window would be searched again, and could be lost"
+    assert [share.counts.sum() for share in shares] == [1, 2]
+    world.now += 10
+    again = restarted(world, encode(*starts(world.scheduler).promised()[1:]), policy())
+    (kept,) = plan_of(again).all()
+    assert (kept.start, kept.made, kept.slips) == (promise.start, promise.made, ())

@@ -67,12 +67,16 @@ def stored(
 
 def shares_of(kept: StoredReservation, parts: Sequence[Part], nodes: NodeTable) -> tuple[Share, ...] | None:
     """Return the stored shares for the unit's present parts; None if the parts or nodes have changed."""
-    by_kind = {share.kind: share.nodes for share in kept.shares}
-    shares: list[Share] = []
+    left, shares = list(kept.shares), list[Share]()
     for part in parts:
-        counts = by_kind.get(kind_of(part.pod_class.spec))
-        if counts is None or sum(counts.values()) != part.count:
+        kind = kind_of(part.pod_class.spec)
+        # Parts of one class are charged to different accounts.
+        found = (share for share in left if share.kind == kind and sum(share.nodes.values()) == part.count)
+        share = next(found, None)
+        if share is None:
             return None
+        left.remove(share)
+        counts = share.nodes
         rows = [nodes.row(name) for name in counts]
         if NO_ROW in rows:
             return None
