@@ -15,15 +15,19 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 
 def started(code: str, run: str) -> subprocess.Popen[bytes]:
-    """Return a running process that carries `run` in its environment."""
+    """Return a process that carries `run` in its environment, and runs `code` now."""
     environment = {**os.environ, "PHALANX_TEST_RUN": run}
-    return subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", f"print(flush=True); {code}"]
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
 
 
 def test_process_that_runs_on_is_killed_and_named() -> None:
     with started("import sys; sys.stdin.read()", "run-of-a-test-that-forgets") as process:
         (line,) = end_leftovers("run-of-a-test-that-forgets", patience=0)
-        assert line.endswith("-c import sys; sys.stdin.read()")
+        assert line.endswith("import sys; sys.stdin.read()")
     assert process.returncode == -9
 
 
