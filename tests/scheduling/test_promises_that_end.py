@@ -148,6 +148,16 @@ def test_turn_that_fails_beside_a_pod_of_higher_priority_frees_the_node_at_once(
     assert "NotPlaceable" in world.why_pod("head").message
 
 
+def test_start_that_is_reserved_for_now_has_its_turn_in_the_next_cycle() -> None:
+    """Amounts alone would let the unit start at once, but its port is in use."""
+    world = Scenario(POLICY).node("n1", cpu=4)
+    world.pod("other", node="n1", pod_class=PodClass(host_ports=(HostPort(80),)), cpu=0)
+    world.pod("head", pod_class=PodClass(run_limit=50, host_ports=(HostPort(80),)), cpu=4).settle()
+    assert start_of(world, "head") is None
+    world.pod("s1", cpu=1).settle()
+    assert node_of(world, "s1") == "n1"
+
+
 def test_unit_whose_turn_failed_rests_in_the_next_process_too() -> None:
     world = Scenario(POLICY).node("n1", cpu=4)
     world.pod("other", node="n1", pod_class=PodClass(host_ports=(HostPort(80),)), cpu=0)

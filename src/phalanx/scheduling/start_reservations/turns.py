@@ -356,11 +356,12 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
         unit.reserved = made is not None
         if (
             made is not None
+            and made.start > session.now
             and depth
             and plan.count(queue, priority) >= depth
             and not any_queue_keeps_order(session)
         ):
-            # No further unit of the queue gets a start, and none is behind this one.
+            # No further unit of the queue gets a start, none is behind this one, and it is not due yet.
             plan.silent_changes += 1
 
 
