@@ -218,7 +218,7 @@ def preempt(
 
 
 def many_that_fail() -> list[Row]:
-    """One gang asks in vain, then 1,000 that ask for the same: the search that finds nobody is made once."""
+    """Measure the search for one gang without possible victims, then for 1,000 equal gangs: it is made once."""
     rows: list[Row] = []
     for count in (1, WAITING):
         state = mixed(fresh=True)
@@ -269,7 +269,7 @@ CASES: dict[str, tuple[Callable[..., list[Row]], tuple[object, ...]]] = {
     "surplus-nodes": (reclaim, (6, 4, 31, 8)),
     "unlike": (reclaim_by_unlike_pods, ()),
     "preempt": (preempt, ("one pod needs room among 150,000", 8000, _HIGH, PREEMPT_PROMISE, True, (True, False))),
-    "no-lower": (preempt, ("no: nobody is less important", 8000, 0, REFUSE_PROMISE, False, (True, False))),
+    "no-lower": (preempt, ("no: no pod has a lower priority", 8000, 0, REFUSE_PROMISE, False, (True, False))),
     "too-big": (preempt, ("no: no node is that large", 150_000, _HIGH, REFUSE_PROMISE, False, (True, False))),
     "too-little": (preempt, ("no: not enough on any node", 90_000, 1, REFUSE_PROMISE, False, (True, False))),
     "protected": (preempt, ("no: all are protected", 8000, _HIGH, REFUSE_PROMISE, False, (False, False))),

@@ -53,7 +53,7 @@ class World:
         )
 
     def settle(self) -> None:
-        """Publish what has been gathered."""
+        """Publish the gathered gangs."""
         while self.delayed:
             self.delayed.pop(0)()
 

@@ -808,7 +808,7 @@ async def test_exception_of_the_sink_is_logged_once_and_loses_only_that_change(
     )
     task = asyncio.create_task(reflector.run())
     async with asyncio.timeout(60):
-        while "c" not in seen:  # noqa: ASYNC110 - told by nobody
+        while "c" not in seen:  # noqa: ASYNC110 - the reflector signals no event
             await asyncio.sleep(0.01)
     task.cancel()
     assert (seen, counted) == (["b", "c"], ["intake", "intake"])

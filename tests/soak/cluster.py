@@ -129,7 +129,7 @@ class SoakCluster(Scenario):
         self.lost_marks: set[GangKey] = set()
         # Hard limits of the namespace's ResourceQuota, None without one.
         self.hard: Limits | None = None
-        # Suspended jobs by the name of their gang: (members, what a pod asks for).
+        # Suspended jobs by the name of their gang: (number of members, keywords of each pod).
         self.suspended: dict[str, tuple[int, dict[str, Any]]] = {}
         self._hash = hashlib.blake2b(digest_size=16)
         # uid -> node, of bindings without a reported failure.
@@ -389,7 +389,7 @@ class SoakCluster(Scenario):
                 told = record.last_verdict is not None
                 gang = record.gang
                 told |= gang is not None and gang.last_verdict is not None
-                assert told, f"{record.pod.name} waits and was never told why"
+                assert told, f"{record.pod.name} waits without a verdict"
 
     def _needs(self) -> dict[GangKey, int]:
         """Return the number of members that each gang needs to start; expected members are never bound."""

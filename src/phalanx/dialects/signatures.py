@@ -37,7 +37,7 @@ class Signer:
         """Replace the signing keys."""
         self._keys = keys
         self._secrets = dict(keys)
-        # Signatures of this process that have not come back, with what they cover.
+        # Signatures that this process has made and not verified yet, with the parts that they cover.
         self._made: dict[str, tuple[str | int, ...]] = {}
 
     def sign(self, *parts: str | int) -> str:

@@ -1,4 +1,4 @@
-"""Bindings of pods to nodes: each takes effect at most once, whatever request fails."""
+"""Bindings of pods to nodes: each takes effect at most once, even if requests fail."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ class PodConditions:
         without its reason is invisible to users and autoscalers."""
         status = error.status if isinstance(error, ApiError) else 0
         if status == 409 and known.version != version:
-            return 0.0  # a newer state was observed meanwhile
+            return 0.0  # a newer version of the pod was observed during the request
         known.backoff = known.backoff or self._retry.backoff()
         tries = known.backoff.failures + 1
         if status == 409 and tries == self._retry.attempts:

@@ -106,7 +106,7 @@ class Scheduler:
         return min((when for when in times if when is not None), default=None)
 
     def activate_due(self, now: float) -> None:
-        """Activate units and features whose time has come; `idle` does not read the clock."""
+        """Activate the units and features that are due at `now`; `idle` does not read the clock."""
         now = whole_seconds(now)
         self.queue.activate_due(now)
         times = (self._next_wake, self.features.next_due)

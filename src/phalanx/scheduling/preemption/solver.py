@@ -318,7 +318,7 @@ class Solver:
         return NoSolution(facts, self._reclaimees.pods, tuple(ranked), min(ends, default=None), bindings_help)
 
     def _solution(self, taken: RemovedVictims, chosen: Sequence[VictimCandidate]) -> Eviction | None:
-        # These victims suffice, perhaps by a search: it is repeated whatever it has cost.
+        # These victims suffice. The search that has shown it can have used up the limit, and must be repeated.
         with self._session.searches_within(None):
             facts = self._preemptor.place(self._session, self._transaction)
         if facts is not None:

@@ -427,7 +427,7 @@ class SchedulingQueue:
             self.recheck_at(unit, when)
 
     def activate_due(self, now: float) -> None:
-        """Activate the units whose time has come, after processing all changes."""
+        """Process all changes, then activate the units that are due at `now`."""
         self._absorb()
         self._release_fifo_queues()
         while self._rechecks and self._rechecks[0][0] <= now:

@@ -181,7 +181,8 @@ class StartReservations(CyclePlugin):
         changed = bool(plan_of_cycle.binds or plan_of_cycle.nominations or plan_of_cycle.evictions)
         if len(plan) and any_queue_keeps_order(session):
             plan.end_obstructed(partial(queue_obstacle, session, FifoQueues(session)))
-        in_vain, was_in_vain = any(map(plan.hopeless, self._next)), self._in_vain
+        in_vain = any(map(plan.hopeless, self._next))
+        first_in_vain = in_vain and not self._in_vain
         if self._next:
             self._in_vain = in_vain
         try:
@@ -191,7 +192,7 @@ class StartReservations(CyclePlugin):
             others_can_start = plan.version - plan.silent_changes != self._changes_at_begin
             self._again = others_can_start or (changed and plan.disturbed)
             # The units behind those without a possible start have not been examined yet.
-            self._again |= in_vain and not was_in_vain
+            self._again |= first_in_vain
 
     def note(self, of: GangKey | str) -> str:
         if self.plan is None:

@@ -315,10 +315,11 @@ def next_in_line(session: Session, plan: ReservationPlan, searches: bool) -> lis
 
 def _has_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Return whether a start is known for an unschedulable unit."""
-    demand, parts = session.queue.demand_of(unit.key), requested_parts(session, plan, unit)
-    if demand is None or not demand.for_room or not parts:
+    demand = session.queue.demand_of(unit.key)
+    if demand is None or not demand.for_room:
         return False
-    return plan.has_start(unit.key, session.unit_priority(unit), parts, run_limit(unit), demand)
+    parts = requested_parts(session, plan, unit)
+    return bool(parts) and plan.has_start(unit.key, session.unit_priority(unit), parts, run_limit(unit), demand)
 
 
 def _least_priorities(plan: ReservationPlan, depth: int) -> dict[str, int]:
