@@ -12,7 +12,7 @@ from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
 from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
-from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin, earlier
 from phalanx.scheduling.session.session import Session
 
 # Seconds until a retry of blocked evictions.
@@ -37,10 +37,7 @@ class Maintenance(CyclePlugin):
         return self._table.outdated
 
     def next_due(self) -> float | None:
-        if self._retry_at is None:
-            return self._table.next_change
-        times = (self._table.next_change, self._retry_at)
-        return min((when for when in times if when is not None), default=None)
+        return earlier(self._table.next_change, self._retry_at)
 
     def advance(self, now: float) -> None:
         if self._table.advance(now):

@@ -13,7 +13,7 @@ from phalanx.scheduling.preemption.rules.min_available import whole_gang_of
 from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin, earlier
 from phalanx.scheduling.session.session import Session
 
 REPORT = "report"
@@ -44,10 +44,7 @@ class RunTimeLimitEvictions(CyclePlugin):
     def next_due(self) -> float | None:
         if self._rule == REPORT:
             return None
-        if self._retry_at is None:
-            return self._limits.next_end
-        times = (self._limits.next_end, self._retry_at)
-        return min((when for when in times if when is not None), default=None)
+        return earlier(self._limits.next_end, self._retry_at)
 
     def advance(self, now: float) -> None:
         if self._limits.advance(now) and self._rule != REPORT:

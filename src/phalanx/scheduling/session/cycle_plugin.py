@@ -191,3 +191,10 @@ class CyclePlugin:
 
 CYCLE_POINTS = tuple(name for name, method in vars(CyclePlugin).items() if callable(method) and name[0] != "_")
 """The names of the extension points, in the order of the cycle."""
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """Return the earlier of two times; None without any."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

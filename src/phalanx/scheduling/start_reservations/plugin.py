@@ -17,7 +17,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.advance_grant import AdvanceGrant
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.cycle_features import CycleFeatures
-from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn, earlier
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.ended_reservations import evict_users_of_ended
 from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
@@ -106,10 +106,7 @@ class StartReservations(CyclePlugin):
         return self.plan.outdated if self.plan is not None else bool(self._state.objects.advance)
 
     def next_due(self) -> float | None:
-        due = self.plan.next_due if self.plan is not None else None
-        if due is None or self._retry_at is None:
-            return self._retry_at if due is None else due
-        return min(due, self._retry_at)
+        return earlier(self.plan.next_due if self.plan is not None else None, self._retry_at)
 
     # Within a cycle
 
