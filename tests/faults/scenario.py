@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import re
 from collections import Counter
+from collections.abc import Awaitable
 from typing import Any, Self
 
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -54,11 +55,15 @@ class Scenario:
 
     # the story
 
-    async def play(self) -> None:
+    async def play(self, before_the_end: Awaitable[None] | None = None) -> None:
+        """Play all acts; `before_the_end` is awaited before the last one, which leaves a gang waiting for room."""
         for act in (self.gangs_of_all_kinds, self.one_borrows, self.some_complete, self.the_owner_comes):
             await act()
-        for act in (self.a_node_goes, self.the_node_returns, self.somebody_more_important_comes):
+        for act in (self.a_node_goes, self.the_node_returns):
             await act()
+        if before_the_end is not None:
+            await before_the_end
+        await self.somebody_more_important_comes()
 
     async def gangs_of_all_kinds(self) -> None:
         world = self.world
