@@ -228,6 +228,17 @@ class TestAdmission:
         scenario.now += 1
         assert group(scenario, "second", cpu=2).run().admissions == []
 
+    def test_group_behind_a_head_that_would_borrow_waits_for_the_turn_of_the_head(self) -> None:
+        """The pod of the other namespace is within its quota, so its turn comes before that of the head."""
+        scenario = world().queue("z").within("ns").elastic_quota("ns", min={"cpu": 1}, max={"cpu": 9})
+        scenario.elastic_quota("other", min={"cpu": 2}, max={"cpu": 9})
+        group(scenario, "first", 1, cpu=2, admitted=True).pod("first-0", gang="first", cpu=2)
+        scenario.now += 1
+        scenario.within("other").pod("owner", queue="z", cpu=2).within("ns")
+        plan = group(scenario, "second").cycle()
+        assert [bind.name for bind in plan.binds] == ["owner"]
+        assert not plan.admissions
+
     def test_policy_without_a_placing_action_admits_at_once(self) -> None:
         scenario = Scenario('actions: "enqueue"\ntiers: [{plugins: [{name: overcommit}]}]')
         scenario.node("n1", cpu=4).queue("q", fifo=True)

@@ -86,12 +86,12 @@ def _evictions_arrive(cluster: SoakCluster) -> bool:
 
 
 def _moves_promises(cluster: SoakCluster) -> bool:
-    """Return whether a pod with a run-time limit arrives beside promised starts: its end is known from then on, and
-    starts behind it move."""
+    """Return whether a pod with a run-time limit or an eviction arrives beside promised starts: the end of its pod
+    is known from then on, and starts behind it move."""
     plan = starts(cluster.scheduler).plan
     records = cluster.state.pods.values()
     limited = any(record.state is MemberState.ASSUMED and record.pod.run_time.limit for record in records)
-    return limited and plan is not None and len(plan) > 0
+    return (limited or _evictions_arrive(cluster)) and plan is not None and len(plan) > 0
 
 
 def _awaits_a_retry(cluster: SoakCluster) -> bool:

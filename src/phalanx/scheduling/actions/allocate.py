@@ -140,6 +140,9 @@ class _Walk:
 
     def _place_gang_group(self, unit: QueuedUnit) -> None:
         if unit.key in self._session.postponed_admissions:
+            if self._borrowing.active and self._borrowing.follows(unit):
+                self._borrowing.postpone_behind([unit])
+                return
             self._session.postponed_admissions.discard(unit.key)
             self._session.forget_totals()
             admit_unit(self._session, unit)
