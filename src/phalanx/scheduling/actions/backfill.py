@@ -7,7 +7,7 @@ from phalanx.scheduling.actions.allocate import is_best_effort, walk
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
-from phalanx.scheduling.start_reservations.turns import expected_run_time
+from phalanx.scheduling.start_reservations.unit_request import expected_run_time
 
 UNKNOWN = 2**62
 """Assumed run time of units that do not declare one: they sort last."""

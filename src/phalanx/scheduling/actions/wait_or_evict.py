@@ -12,12 +12,8 @@ from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
-from phalanx.scheduling.start_reservations.turns import (
-    entitled,
-    queue_of,
-    requested_parts,
-    run_limit,
-)
+from phalanx.scheduling.start_reservations.turns import entitled
+from phalanx.scheduling.start_reservations.unit_request import queue_of, requested_parts, run_limit
 
 _HOUR = 3600
 

@@ -14,7 +14,7 @@ from phalanx.scheduling.reservations.window import Part
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.obstacles import start_obstacle
 from phalanx.scheduling.start_reservations.plugin import plan_of
-from phalanx.scheduling.start_reservations.turns import parts_of
+from phalanx.scheduling.start_reservations.unit_request import parts_of
 
 Amounts = Mapping[str, int]
 

@@ -7,7 +7,7 @@ from phalanx.scheduling.collecting.eligibility import charges_of_parts, is_below
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
-from phalanx.scheduling.start_reservations.turns import parts_of
+from phalanx.scheduling.start_reservations.unit_request import parts_of
 
 
 def opens_to(session: Session, collection: Collection, unit: QueuedUnit, *, if_needed: bool = False) -> bool:

@@ -43,7 +43,7 @@ from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import plan_of
-from phalanx.scheduling.start_reservations.turns import expected_run_time, parts_of, run_limit
+from phalanx.scheduling.start_reservations.unit_request import expected_run_time, parts_of, run_limit
 
 # Seconds until a gang that cannot collect now is considered again.
 _RETRY = 60

@@ -109,7 +109,7 @@ class ReservationPlan(RepairedPlan):
         """Record the start of a unit, with or without a promise."""
         self.starts.forecasts.started(key, self._now)
         self.version += 1
-        self.silent_changes += 1
+        self.note_silent_change()
 
     def count(self, queue: str, priority: int) -> int:
         """Return the number of reservations of a queue with at least this priority."""

@@ -19,7 +19,7 @@ from phalanx.scheduling.reservations.reservation import NOT_SEARCHED, Reservatio
 from phalanx.scheduling.reservations.slip_causes import cause_on
 from phalanx.scheduling.reservations.standing_plan import StandingPlan
 from phalanx.scheduling.reservations.timeline import FOREVER
-from phalanx.scheduling.reservations.window import AmountShare, Part, RowArray, Window
+from phalanx.scheduling.reservations.window import AmountShare, Part, Window, mask_at
 from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window, missing_copies
 
 #: Number of slips that a reservation stores.
@@ -55,7 +55,7 @@ class RepairedPlan(StandingPlan):
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
         # Number that grows with every change of the stored state, and the changes that let no other unit start.
-        self.version = self.silent_changes = 0
+        self.version = self._silent_changes = 0
         self.starts = PromisedStarts()
         self._compressed_at: Moment = (-1, -1, -1, -1)
         # Cause and name of what has used the reserved room of a unit.
@@ -152,7 +152,7 @@ class RepairedPlan(StandingPlan):
         if not np.count_nonzero(overbooked):
             rows = rows[rows.searchsorted(len(overbooked)) :]
         else:
-            rows = rows[~_at(~overbooked, rows)]
+            rows = rows[~mask_at(~overbooked, rows)]
         if len(rows) and self._future.overbooks(window, rows):
             return LostWindow(reservation, *self._cause(reservation, rows.tolist()))
         if self._accounts is not None and (account := self._accounts.overdrawn(window)) is not None:
@@ -172,7 +172,7 @@ class RepairedPlan(StandingPlan):
             parts = usable.get(share.pod_class.number, [])
             if not parts:
                 continue
-            open_rows = alive[share.rows] & _at(parts[0].rows, share.rows)
+            open_rows = alive[share.rows] & mask_at(parts[0].rows, share.rows)
             closed += share.rows[~open_rows].tolist()
         domains = {id(part.domains): part.domains for part in reservation.parts}
         common = next(iter(domains.values())) if len(domains) == 1 else None
@@ -518,6 +518,15 @@ class RepairedPlan(StandingPlan):
         self._drop(reservation)
         self.starts.lose(reservation)
 
+    @property
+    def opening_changes(self) -> int:
+        """Number that grows with every change of the stored state that can let another unit start."""
+        return self.version - self._silent_changes
+
+    def note_silent_change(self) -> None:
+        """Record that the last change of the stored state lets no other unit start."""
+        self._silent_changes += 1
+
     def _drop(self, reservation: Reservation, *, opens: bool = True) -> None:
         """Remove a reservation. Without `opens`, other units use its room from now on."""
         del self._reservations[reservation.key]
@@ -533,13 +542,5 @@ class RepairedPlan(StandingPlan):
         if opens:
             self._open([reservation.window])
         else:
-            self.silent_changes += 1
+            self.note_silent_change()
             self._look_again([reservation.window])
-
-
-def _at(mask: BoolArray, rows: RowArray) -> BoolArray:
-    """Return bool[rows]: the entries of a mask; rows beyond its end are False."""
-    inside = rows < len(mask)
-    entries = np.zeros(len(rows), dtype=np.bool_)
-    entries[inside] = mask[rows[inside]]
-    return entries

@@ -119,3 +119,11 @@ def request_of(parts: Sequence[Part]) -> list[tuple[object, ...]]:
         (part.pod_class.spec, part.pod_class.affinity, part.count, part.charge_path, part.domains is not None)
         for part in parts
     ]
+
+
+def mask_at(mask: BoolArray, rows: RowArray) -> BoolArray:
+    """Return bool[rows]: the entries of a mask; rows beyond its end are False."""
+    inside = rows < len(mask)
+    entries = np.zeros(len(rows), dtype=np.bool_)
+    entries[inside] = mask[rows[inside]]
+    return entries

@@ -24,7 +24,7 @@ from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.window import Part
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.start_reservations.turns import parts_of, queue_of, run_limit
+from phalanx.scheduling.start_reservations.unit_request import parts_of, queue_of, run_limit
 
 #: Number of units that get a forecast at once, and the number that get one even when time is short.
 _SAMPLED = 32

@@ -23,12 +23,11 @@ from phalanx.scheduling.start_reservations.ended_reservations import evict_users
 from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
 from phalanx.scheduling.start_reservations.obstacles import queue_obstacle
 from phalanx.scheduling.start_reservations.rehearsed_note import rehearsed_note
+from phalanx.scheduling.start_reservations.stored_promises import losses, promises
 from phalanx.scheduling.start_reservations.turns import (
     BesideThePlan,
     due_units,
-    losses,
     next_in_line,
-    promises,
     reserve_start,
     reserved_turn,
     search_beside_the_plan,
@@ -120,7 +119,7 @@ class StartReservations(CyclePlugin):
         if self.plan is None:
             return rejected
         due = due_units(session, self.plan)
-        self._changes_at_begin = self.plan.version - self.plan.silent_changes
+        self._changes_at_begin = self.plan.opening_changes
         return (*due, *rejected) if rejected else due
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
@@ -186,7 +185,7 @@ class StartReservations(CyclePlugin):
             if sample_forecasts(session, plan, due):
                 self._forecast_at = session.now + interval
         finally:
-            others_can_start = plan.version - plan.silent_changes != self._changes_at_begin
+            others_can_start = plan.opening_changes != self._changes_at_begin
             self._again = others_can_start or (changed and plan.disturbed)
             # The units behind those without a possible start have not been examined yet.
             self._again |= first_in_vain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import TracebackType
@@ -12,27 +12,31 @@ import numpy as np
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import IntArray
 from phalanx.model.advance_reservation import AdvanceReservation
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ReservationUse
-from phalanx.model.promise_records import StoredLoss, StoredReservation
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.framework.queue_policies import reserves_starts
 from phalanx.scheduling.ordering.fifo import any_queue_keeps_order
-from phalanx.scheduling.placement.topology_domains import area_of
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
-from phalanx.scheduling.reservations.stored import shares_of, stored, stored_gangs
-from phalanx.scheduling.reservations.window import Part, Window, request_of
-from phalanx.scheduling.reservations.window_search import charges_of
+from phalanx.scheduling.reservations.window import Part, request_of
 from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.obstacles import start_obstacle
+from phalanx.scheduling.start_reservations.stored_promises import is_present, restored_reservation
+from phalanx.scheduling.start_reservations.unit_request import (
+    classes_of,
+    created_of,
+    parts_of,
+    queue_of,
+    requested_parts,
+    run_limit,
+    use_of,
+)
 from phalanx.scheduling.start_reservations.votes import start_vote
 
 #: Largest number of start reservations under any policy.
@@ -65,7 +69,7 @@ def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUni
     opened = plan.lift(first.key, priority)
     turn.opened |= opened
     mark = len(session.plan.binds)
-    use = _use_of(first)
+    use = use_of(first)
     session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(first), use)
     try:
         yield
@@ -90,7 +94,7 @@ def search_beside_the_plan(session: Session, plan: ReservationPlan, unit: Queued
     quota_check = session.quota_check
     former, quota_check.reserved_quota = (
         quota_check.reserved_quota,
-        _ReservedQuota(plan, run_limit(unit), _use_of(unit)),
+        _ReservedQuota(plan, run_limit(unit), use_of(unit)),
     )
     try:
         with plan.opened_to(keys):
@@ -132,20 +136,16 @@ class BesideThePlan(AbstractContextManager[None]):
         return self._quota().excess(charge_path, amounts)
 
     def _quota(self) -> _ReservedQuota:
-        return _ReservedQuota(self._plan, run_limit(self._unit), _use_of(self._unit))
-
-
-def _use_of(unit: QueuedUnit) -> ReservationUse | None:
-    return next((pod_class.spec.reservation for pod_class in _classes(unit)), None)
+        return _ReservedQuota(self._plan, run_limit(self._unit), use_of(self._unit))
 
 
 def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Update the plan; return the units that are due."""
     if plan.has_loaded:
         plan.restore_loaded(
-            lambda kept: _restored_reservation(session, plan, kept), session.quota_check, session.now
+            lambda kept: restored_reservation(session, plan, kept), session.quota_check, session.now
         )
-        plan.restore_losses(lambda loss: _is_present(session, loss))
+        plan.restore_losses(lambda loss: is_present(session, loss))
     return plan.begin_cycle(
         session.now,
         session.quota_check,
@@ -222,66 +222,6 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
     return parts_of(session, unit) or f"gang {key} requests nothing"
 
 
-def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]:
-    """Return the promises to store, in the order of compression."""
-    records_to_store = []
-    for reservation in plan.all():
-        records = _known_gangs(session, reservation.key)
-        titles = {record.key: record.title for record in records}
-        records_to_store.append(stored(reservation, session.state.nodes, _uids(records), titles))
-    return records_to_store
-
-
-def losses(session: Session, plan: ReservationPlan) -> list[StoredLoss]:
-    """Return the losses of promises to store, by unit."""
-    stored_losses = []
-    for key, slips in plan.starts.losses().items():
-        gangs = stored_gangs(key, _uids(_known_gangs(session, key)))
-        stored_losses.append(StoredLoss(list(slips), gangs, key if isinstance(key, str) else ""))
-    return sorted(stored_losses, key=lambda loss: (loss.pod, loss.gangs))
-
-
-def _known_gangs(session: Session, key: UnitKey) -> list[GangRecord]:
-    """Return the known gangs of a unit."""
-    gangs = session.state.gangs
-    return [gangs[gang] for gang in (() if isinstance(key, str) else key) if gang in gangs]
-
-
-def _uids(records: list[GangRecord]) -> dict[GangKey, str]:
-    """Return the uids of the objects that declare the gangs."""
-    return {record.key: record.spec.uid for record in records if record.spec is not None}
-
-
-def _is_present(session: Session, promised: StoredReservation | StoredLoss) -> bool:
-    """Return whether the unit of a stored promise still waits, and its gangs are declared by the same objects."""
-    if session.queue.unit(promised.key) is None:
-        return False
-    records = [(session.state.gangs.get(GangKey(namespace, name)), uid) for namespace, name, uid in promised.gangs]
-    return all(record is not None and record.spec is not None and record.spec.uid == uid for record, uid in records)
-
-
-def _restored_reservation(
-    session: Session, plan: ReservationPlan, promise: StoredReservation
-) -> Reservation | None:
-    """Return the reservation of a loaded promise; None if its unit no longer waits."""
-    unit = session.queue.unit(promise.key)
-    if unit is None or not _is_present(session, promise):
-        return None
-    parts = requested_parts(session, plan, unit)
-    if not parts or start_obstacle(session, unit):
-        return None
-    shares = shares_of(promise, parts, session.state.nodes) or ()
-    window = Window(promise.start, promise.end, shares, charges_of(parts))
-    priority = session.unit_priority(unit)
-    queue = queue_of(session, unit)
-    limit = run_limit(unit)
-    duration = limit + plan.settings.start_delay if limit else 0
-    reservation = Reservation(unit.key, unit.name, queue, priority, parts, duration, window, promise.made)
-    reservation.promised, reservation.told, reservation.slips = promise.promised, promise.told, tuple(promise.slips)
-    reservation.words, reservation.predicted = promise.words, promise.predicted
-    return reservation
-
-
 def next_in_line(session: Session, plan: ReservationPlan, searches: bool) -> list[UnitKey]:
     """Return the unschedulable units that get a start reservation next.
 
@@ -345,7 +285,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
     queue, depth = queue_of(session, unit), plan.settings.depth
     if len(plan) >= MOST_RESERVATIONS or (depth and plan.count(queue, priority) >= depth):
         return
-    wait = _created(unit) + plan.settings.min_age - session.now
+    wait = created_of(unit) + plan.settings.min_age - session.now
     if plan.settings.min_age and wait > 0 and not _permitted(session, unit):
         session.queue.recheck_at(unit, session.now + wait)
         return
@@ -363,12 +303,12 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
             and not any_queue_keeps_order(session)
         ):
             # No further unit of the queue gets a start, none is behind this one, and it is not due yet.
-            plan.silent_changes += 1
+            plan.note_silent_change()
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Return whether the policy reserves starts for such a unit, apart from its age."""
-    if not plan.settings.reserves_starts or any(map(_inside, _classes(unit))):
+    if not plan.settings.reserves_starts or any(map(_inside, classes_of(unit))):
         return False
     policies = session.plugin_runtime.policy.queues
     if policies and not all(
@@ -397,101 +337,3 @@ def _inside(pod_class: ClassRecord) -> bool:
     """Return whether pods of the class can start in their advance reservation only."""
     use = pod_class.spec.reservation
     return use is not None and (use.inside or bool(use.fault))
-
-
-def queue_of(session: Session, unit: QueuedUnit) -> str:
-    """Return the name of the unit's queue, "" for none."""
-    charge_path = session.charge_path(unit.members[0])
-    return charge_path.queue.key.name if charge_path.queue is not None else ""
-
-
-def run_limit(unit: QueuedUnit) -> int:
-    """Return the run-time limit of the unit in seconds, 0 if a pod has none."""
-    limits = [pod_class.spec.run_limit for pod_class in _classes(unit)]
-    return max(limits) if limits and all(limits) else 0
-
-
-def expected_run_time(unit: QueuedUnit) -> int:
-    """Return the declared run time of the unit in seconds; 0 for none."""
-    return max((member.pod.run_time.expected() for member in _pending(unit)), default=0)
-
-
-def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
-    """Return the quorum of the unit by class and charge path: the members that are placed first.
-
-    A gang that is bound to one topology domain has parts of its own.
-    """
-    if unit.pod is not None:
-        return tuple(_parts(session, [unit.pod], None))
-    parts: list[Part] = []
-    anywhere: list[PodRecord] = []
-    for gang in unit.required:
-        domains = _domains(session, gang)
-        if domains is None:
-            anywhere += _quorum(session, gang)
-        else:
-            parts += _parts(session, _quorum(session, gang), domains)
-    return (*_parts(session, anywhere, None), *parts)
-
-
-def requested_parts(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> tuple[Part, ...]:
-    """Return the parts of the unit without the nodes on which other units collect room."""
-    parts = parts_of(session, unit)
-    if not plan.collected:
-        return parts
-    return tuple(msgspec.structs.replace(part, rows=plan.beside_collections(unit.key, part.rows)) for part in parts)
-
-
-def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) -> Iterator[Part]:
-    counts: dict[tuple[int, int], list[PodRecord]] = {}
-    for member in chosen:
-        counts.setdefault((member.pod_class.number, id(member.charge_path)), []).append(member)
-    for members in counts.values():
-        rows = session.placer.eligible_rows(members[0].pod_class).copy()
-        yield Part(members[0].pod_class, len(members), members[0].charge_path, rows, domains)
-
-
-def _domains(session: Session, gang: GangRecord) -> IntArray | None:
-    """Return int64[N]: the number of the gang's widest allowed domain that each row is in; None without a required
-    domain."""
-    area = area_of(gang.spec.topology if gang.spec is not None else None, gang.members.values())
-    ladder = session.topology_domains.ladder(area.rule) if area is not None else None
-    if area is None or ladder is None or not ladder.cap:
-        return None
-    if not ladder.levels:
-        return np.zeros(session.state.nodes.capacity, dtype=np.int64)
-    domain_of_row: IntArray = ladder.levels[-1].ids.astype(np.int64)
-    if area.pins:
-        domain_of_row[domain_of_row != ladder.levels[-1].shared(area.pins)] = 0
-    return domain_of_row
-
-
-def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:
-    need = session.requirement(gang)
-    members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
-    chosen: list[PodRecord] = []
-    for role, minimum in need.roles:
-        chosen += [member for member in members if member.pod.role == role][:minimum]
-    chosen_uids = {member.pod.uid for member in chosen}
-    chosen += [member for member in members if member.pod.uid not in chosen_uids][: need.total - len(chosen)]
-    return chosen
-
-
-def _pending(unit: QueuedUnit) -> list[PodRecord]:
-    if unit.pod is not None:
-        return [unit.pod]
-    return [member for gang in unit.required for member in gang.pending.values()]
-
-
-def _classes(unit: QueuedUnit) -> Iterable[ClassRecord]:
-    """Return the classes of the pending pods of the unit, the first pod's first."""
-    if unit.pod is not None:
-        return (unit.pod.pod_class,)
-    return [pod_class for gang in unit.required for pod_class in gang.pending_facts.classes]
-
-
-def _created(unit: QueuedUnit) -> int:
-    """Return the creation time of the gang, or of the pod on its own; new pods of a gang do not reset it."""
-    if unit.pod is not None:
-        return unit.pod.pod.created
-    return min(gang.spec.created for gang in unit.gangs if gang.spec is not None)
