@@ -13,6 +13,7 @@ from phalanx.scheduling.features.borrowed_room import BorrowedRoom
 from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 
 from .scenario import Scenario, amounts
+from .test_composites import World
 
 pytestmark = pytest.mark.feature("borrowed-room")
 
@@ -74,6 +75,12 @@ class TestIdleRoom:
     def test_single_pods_borrow_where_the_other_queue_waits_for_a_gang_that_does_not_fit(self) -> None:
         world = cluster().pods("a", 12, queue="a", gpu=1).job("b", 3, queue="b", gpu=4).run()
         assert len(world.placed("a-")) == 10
+
+    def test_composite_borrows_that_exceeds_the_share_only_with_all_of_its_groups(self) -> None:
+        world = World().node("n", gpu=10, cpu=100).queue("a").queue("b").composite("c", 2)
+        world.pod("other", queue="b", gpu=4, node="n")
+        world.group("one", 3, "c", queue="a", gpu=1).group("two", 3, "c", queue="a", gpu=1)
+        assert world.run().started() >= {"one", "two"}
 
     def test_surplus_members_borrow_one_by_one(self) -> None:
         world = cluster().job("elastic", 12, 2, queue="a", gpu=1).job("b", 3, queue="b", gpu=4).run()

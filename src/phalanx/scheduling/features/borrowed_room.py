@@ -214,12 +214,12 @@ def load_reclaims(features: CycleFeatures, reclaimed: Sequence[ReclaimedGang]) -
 def exceeds_share(session: Session, demand: WaitReason) -> bool:
     """Return whether a limit that lends is in the way of a demand for which the nodes could have room.
 
-    True proves nothing for several charge paths.
+    True proves nothing for several charge paths or parts: parts within their shares can exceed them together.
     """
-    parts = demand.separate_parts
-    if parts:
+    parts, quota_check = demand.separate_parts, session.quota_check
+    if demand.for_surplus:
         return any(exceeds_share(session, part) for part in parts)
-    quorums, quota_check = demand.quorums, session.quota_check
+    quorums = [quorum for part in parts or (demand,) for quorum in part.quorums]
     charge_paths = {pods.charge_path for quorum in quorums for pods in quorum.members}
     lending = [path for path in charge_paths if path is not None and quota_check.lends(path)]
     if len(quorums) != 1 or len(charge_paths) != 1 or not lending:
