@@ -154,8 +154,20 @@ SCHEDULER_PLUGINS_DIALECT = Dialect(
     "scheduler-plugins",
     (LABEL, OLD_LABEL, LABELS_ALONE, LIGHTWEIGHT),
     (
-        GroupKind(WantedKind(X_K8S, "podgroups", "PodGroup", ("v1alpha1",)), read_pod_group, LABEL, status_of),
-        GroupKind(WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)), read_pod_group, OLD_LABEL, status_of),
+        GroupKind(
+            WantedKind(X_K8S, "podgroups", "PodGroup", ("v1alpha1",)),
+            read_pod_group,
+            LABEL,
+            status_of,
+            names_owners=True,
+        ),
+        GroupKind(
+            WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)),
+            read_pod_group,
+            OLD_LABEL,
+            status_of,
+            names_owners=True,
+        ),
     ),
     (
         AccountKind(

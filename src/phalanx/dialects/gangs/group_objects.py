@@ -29,8 +29,8 @@ class GroupRecord(msgspec.Struct, frozen=True):
     """Input for the status of a gang's own object, beside the gang and its counts.
 
     `status`, `generation` and `hypernode` (its annotation) are the object's last seen values. `occupied_by` names
-    the owners of the oldest member. `ours` is False if every active member belongs to another scheduler: then
-    the status is not ours to write.
+    the owners of the oldest member, for kinds whose status does. `ours` is False if every active member belongs to
+    another scheduler: then the status is not ours to write.
     """
 
     ref: GroupRef
