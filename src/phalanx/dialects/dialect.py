@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -42,7 +42,8 @@ class GroupKind(msgspec.Struct, frozen=True):
     pending. `waiting_reason` is the reason of events about groups that wait for a quota or their turn, or have
     gated members only ("": no event for these, the verdict's code for other groups). With `says_eviction`, a
     condition reports the eviction of the whole group. `hypernode` is the annotation that names the network domain
-    of all members.
+    of all members. `restate` returns a gang of `read` for an object that has another status, and no other change;
+    without it, such an object is read again.
     """
 
     kind: WantedKind
@@ -56,6 +57,7 @@ class GroupKind(msgspec.Struct, frozen=True):
     waiting_reason: str = ""
     says_eviction: bool = False
     hypernode: str = ""
+    restate: Callable[[GroupSpec, Mapping[str, Any]], GroupSpec] | None = None
 
 
 class AccountKind(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.dialects.api_groups import SIGS, X_K8S
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
 from phalanx.dialects.gangs.generated_pod_groups import generated_pod_group
-from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
+from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec, independent_of_status
 from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
 from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
@@ -160,6 +160,7 @@ SCHEDULER_PLUGINS_DIALECT = Dialect(
             LABEL,
             status_of,
             names_owners=True,
+            restate=independent_of_status,
         ),
         GroupKind(
             WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)),
@@ -167,6 +168,7 @@ SCHEDULER_PLUGINS_DIALECT = Dialect(
             OLD_LABEL,
             status_of,
             names_owners=True,
+            restate=independent_of_status,
         ),
     ),
     (
