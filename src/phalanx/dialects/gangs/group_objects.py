@@ -43,7 +43,8 @@ class GroupRecord(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """Last seen status and generation of a PodGroup, and its annotation with the HyperNode of its members.
+    """Last seen status, its phase, and generation of a PodGroup, and its annotation with the HyperNode of its
+    members.
 
     The status is encoded, since it is rarely read and a dictionary of it needs three times the memory. It stays a
     dictionary if it cannot be encoded, because of numbers that no Kubernetes type allows. `declaration` is a digest
@@ -54,6 +55,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     generation: int = 0
     hypernode: str = ""
     declaration: bytes = b""
+    phase: str = ""
 
     @property
     def status(self) -> Mapping[str, Any]:
@@ -146,8 +148,7 @@ class GroupObjects:
     def phase(self, key: GangKey) -> str:
         """Return the phase in the status of a gang's PodGroup; "" if it has none."""
         gang = self._gangs.gang(key)
-        phase = self.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
-        return phase if isinstance(phase, str) else ""
+        return self.seen(gang.source).phase if gang is not None and gang.source else ""
 
     def seen(self, ref: GroupRef) -> Seen:
         kind = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
@@ -191,6 +192,7 @@ def seen_of(document: Document, annotation: str = "", declaration: bytes = b"") 
     """Return status, generation and HyperNode of a PodGroup; `annotation` is the key of its HyperNode,
     `declaration` the digest of the rest of the object."""
     status, generation = document.get("status"), document["metadata"].get("generation")
+    phase = status.get("phase") if isinstance(status, dict) else ""
     annotations = document["metadata"].get("annotations")
     hypernode = annotations.get(annotation) if annotation and isinstance(annotations, dict) else ""
     return Seen(
@@ -198,6 +200,7 @@ def seen_of(document: Document, annotation: str = "", declaration: bytes = b"") 
         generation if is_whole(generation) else 0,
         hypernode if isinstance(hypernode, str) else "",
         declaration,
+        intern(phase) if isinstance(phase, str) else "",
     )
 
 
