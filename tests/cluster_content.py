@@ -66,6 +66,9 @@ class Recorded:
         self.details: list[Details] = []
         self.behind = 0
 
+    def drop_optional(self) -> bool:
+        return False
+
     def record(
         self,
         regarding: ObjectReference,

@@ -160,11 +160,11 @@ class LateClient(KubeClient):
 
     late = True
 
-    async def create(self, path: str, obj: Any, params: Any = None) -> Any:
+    async def create(self, path: str, obj: Any, params: Any = None, *, read: bool = True) -> Any:
         if path == QUEUES and self.late:
             self.late = False
             raise ApiError(404, "NotFound", "404 page not found")
-        return await super().create(path, obj, params)
+        return await super().create(path, obj, params, read=read)
 
 
 @pytest.mark.parametrize("by_server", [True, False])

@@ -194,6 +194,20 @@ async def test_gang_is_published_when_its_minimum_is_bound_and_once_for_its_surp
     assert world.told == ["first"] * published
 
 
+async def test_gang_whose_members_are_bound_in_one_batch_is_published_once() -> None:
+    world = World()
+    await world.feed.publish_gangs()
+    arrivals = [pod(name, labels=labels("first", 2)) for name in "abcd"]
+    world.feed.take_in_all(arrivals, about, world.intake.pod, ())
+    world.settle()
+    world.told.clear()
+    bound = [pod(name, labels=labels("first", 2), node="n1") for name in "abcd"]
+    world.feed.take_in_all(bound, about, world.intake.pod, ())
+    assert world.told == ["first"], "at once, for the surplus behind the minimum as well"
+    world.settle()
+    assert world.told == ["first"]
+
+
 async def test_gang_is_published_before_one_of_its_members_ends() -> None:
     """A quorum that is placed and ends within one batch counts as placed once."""
     world = World()

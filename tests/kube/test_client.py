@@ -100,6 +100,16 @@ class TestVerbs:
             "propagationPolicy": "Background",
         }
 
+    async def test_answer_that_is_not_read_must_be_json(self, server: StubServer, client: KubeClient) -> None:
+        server.on("PATCH", POD, OK, Text("<html>", 200))
+        assert await client.patch(POD, {}, PatchType.MERGE, read=False) is None
+        with pytest.raises(ConnectionLost, match="the answer cannot be read"):
+            await client.patch(POD, {}, PatchType.MERGE, read=False)
+        server.on("POST", POD, OK, Text("<html>", 200))
+        assert await client.create(POD, {}, read=False) is None
+        with pytest.raises(ConnectionLost, match="the answer cannot be read"):
+            await client.create(POD, {}, read=False)
+
     async def test_list_all_merges_the_pages(self, server: StubServer, client: KubeClient) -> None:
         server.on("GET", "/api/v1/pods", page(7, 1, token="t"), page(7, 2, token="u"), page(7, 3))
         merged = await client.list_all("/api/v1/pods", {"labelSelector": "a=b"}, limit=1)

@@ -67,7 +67,9 @@ async def exchange(pieces: list[bytes], *, end: bool = False, head_only: bool = 
     """The answer that the pieces make, and whether the connection may be used again."""
     connection, socket = Http1Connection(), FakeSocket()
     connection.connection_made(socket)
-    waiting = asyncio.ensure_future(connection.exchange(b"request", 5, head_only=head_only))
+    loop = asyncio.get_running_loop()
+    sent = connection.exchange(b"request", loop.time() + 5, loop, head_only=head_only)
+    waiting = asyncio.ensure_future(sent)
     await asyncio.sleep(0)
     assert socket.written == [b"request"]
     for piece in pieces:
@@ -440,7 +442,8 @@ async def test_headers_cannot_be_smuggled() -> None:
 async def test_an_answer_beyond_the_limit_is_not_taken(raw: bytes) -> None:
     connection, socket = Http1Connection(answer_limit=100_000), FakeSocket()
     connection.connection_made(socket)
-    waiting = asyncio.ensure_future(connection.exchange(b"request", 5))
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(connection.exchange(b"request", loop.time() + 5, loop))
     await asyncio.sleep(0)
     connection.data_received(raw)
     with pytest.raises(ConnectionLost, match="larger than 100000 bytes"):

@@ -63,7 +63,8 @@ class Reading:
         self.socket = FakeSocket()
         self.stream = Http1Stream(limit)
         self.stream.connection_made(self.socket)
-        self.head = asyncio.ensure_future(self.stream.exchange(b"request", SILENCE))
+        loop = asyncio.get_running_loop()
+        self.head = asyncio.ensure_future(self.stream.exchange(b"request", loop.time() + SILENCE, loop))
 
     async def receive(self, *pieces: bytes) -> None:
         await asyncio.sleep(0)

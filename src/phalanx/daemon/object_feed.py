@@ -74,8 +74,9 @@ class ObjectFeed:
         self._now = now
         # Gangs that are not published yet; None once all were.
         self._unpublished: dict[GangKey, None] | None = None
-        # Gangs that have changed since they were published.
+        # Gangs that have changed since they were published, and whether a timer will publish them.
         self._gathered: dict[GangKey, None] = {}
+        self._is_gathering = False
         self.changed = changed
         self.failures = failures
 
@@ -110,11 +111,13 @@ class ObjectFeed:
         elif self._unpublished is not None:
             self._unpublished[key] = None
         else:
-            if not self._gathered:
+            if not self._is_gathering:
+                self._is_gathering = True
                 self._later(_GATHER, self._publish_gathered)
             self._gathered[key] = None
 
     def _publish_gathered(self) -> None:
+        self._is_gathering = False
         gathered, self._gathered = self._gathered, {}
         for key in gathered:
             self._publish_gang(key)
@@ -222,34 +225,44 @@ class ObjectFeed:
             self.changed()
 
     def _apply_each(self, events: Events) -> None:
-        if not self._seen_all:
-            self._apply_in_order(events, self._state.apply)
-            return
-        self._apply_in_order(events, self._apply_one)
-
-    def _apply_in_order(self, events: Events, apply: Callable[[ClusterEvent], None]) -> None:
+        # Gangs that the growing events touch, with whether they had started before: the members of a gang arrive
+        # and are bound together, so they are published once.
+        grown: dict[GangKey, bool] = {}
         for event in events:
             try:
-                apply(event)
+                if not self._seen_all:
+                    self._state.apply(event)
+                elif _grows(event):
+                    self._grow(grown, event)
+                else:
+                    self._publish_started(grown)
+                    grown = {}
+                    self._end(event)
             except Exception as error:
                 self.failures.record_failure("state", _described(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
+        self._publish_started(grown)
 
-    def _apply_one(self, event: ClusterEvent) -> None:
-        if not self._seen_all:
-            self._state.apply(event)
-            return
+    def _grow(self, grown: dict[GangKey, bool], event: ClusterEvent) -> None:
+        """Apply an event that adds or starts a member, and note its gangs in `grown`."""
         keys = gangs_of(self._state, event)
-        if _grows(event):
-            waiting = [key for key in keys if not _has_started(self._state, key)]
-            self._state.apply(event)
-            for key in keys:
-                self.gang_touched(key)
-            for key in waiting:
-                if key in self._gathered and _has_started(self._state, key):
-                    self._publish_gang(key)
-            return
+        for key in keys:
+            if key not in grown:
+                grown[key] = _has_started(self._state, key)
+        self._state.apply(event)
+        for key in keys:
+            self.gang_touched(key)
+
+    def _publish_started(self, grown: dict[GangKey, bool]) -> None:
+        """Publish at once the gangs that have started with the last events."""
+        for key, had_started in grown.items():
+            if not had_started and key in self._gathered and _has_started(self._state, key):
+                self._publish_gang(key)
+
+    def _end(self, event: ClusterEvent) -> None:
+        """Apply an event with which a gang can shrink."""
+        keys = gangs_of(self._state, event)
         # A gang is published before one of its members ends: then it has placed the most members.
         for key in keys:
             if key in self._gathered:
@@ -277,7 +290,13 @@ class ObjectFeed:
             problem="the pod cannot be processed",
         )
         for event in (PodRemoved(pod.uid), PodUpdated(bare)):
-            self.failures.guard("state", _described(event), partial(self._apply_one, event))
+            self.failures.guard("state", _described(event), partial(self._replaced, event))
+
+    def _replaced(self, event: ClusterEvent) -> None:
+        if self._seen_all:
+            self._end(event)
+        else:
+            self._state.apply(event)
 
 
 def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:

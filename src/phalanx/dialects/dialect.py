@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -37,11 +37,13 @@ class GroupKind(msgspec.Struct, frozen=True):
 
     `read` never raises for invalid fields. `naming` is how pods refer to such an object. `status` returns the
     desired status fields, None for no status; they are sent as a `strategic` merge patch where the API supports it.
-    With `queue_counts`, queues report the number of groups by phase. With `says_short`, an event reports lost
-    members of a group of which no member is pending. `waiting_reason` is the reason of events about groups that
-    wait for a quota or their turn, or have gated members only ("": no event for these, the verdict's code for
-    other groups). With `says_eviction`, a condition reports the eviction of the whole group. `hypernode` is the
-    annotation that names the network domain of all members.
+    With `names_owners`, the status names the owners of the oldest member. With `queue_counts`, queues report the
+    number of groups by phase. With `says_short`, an event reports lost members of a group of which no member is
+    pending. `waiting_reason` is the reason of events about groups that wait for a quota or their turn, or have
+    gated members only ("": no event for these, the verdict's code for other groups). With `says_eviction`, a
+    condition reports the eviction of the whole group. `hypernode` is the annotation that names the network domain
+    of all members. `restate` returns a gang of `read` for an object that has another status, and no other change;
+    without it, such an object is read again.
     """
 
     kind: WantedKind
@@ -49,11 +51,13 @@ class GroupKind(msgspec.Struct, frozen=True):
     naming: GangNaming
     status: Callable[[GroupStatusInput], Status | None] | None = None
     strategic: bool = False
+    names_owners: bool = False
     queue_counts: bool = False
     says_short: bool = True
     waiting_reason: str = ""
     says_eviction: bool = False
     hypernode: str = ""
+    restate: Callable[[GroupSpec, Mapping[str, Any]], GroupSpec] | None = None
 
 
 class AccountKind(msgspec.Struct, frozen=True):

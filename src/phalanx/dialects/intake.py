@@ -386,7 +386,7 @@ class Intake:
             ref=gang.source,
             status=seen.status,
             generation=seen.generation,
-            occupied_by=self._occupied_by(key),
+            occupied_by=self._occupied_by(key) if self.dialects.group_of(gang.source).names_owners else "",
             ours=self.is_ours(key),
             hypernode=seen.hypernode,
         )

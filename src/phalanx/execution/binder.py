@@ -6,6 +6,7 @@ import enum
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -117,7 +118,7 @@ class Binder:
         for bind in binds:
             self.in_flight += 1
             posting = _Posting(bind, guard)
-            self._pool.submit(Urgency.BIND, lambda posting=posting: self._advance(posting))  # type: ignore[misc]
+            self._pool.submit(Urgency.BIND, partial(self._advance, posting))
 
     async def _advance(self, posting: _Posting) -> float | None:
         try:

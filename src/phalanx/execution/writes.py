@@ -219,15 +219,17 @@ class WritePool:
 
 
 class PooledClient:
-    """API client whose writes run in a pool, after more urgent ones."""
+    """API client whose writes run in a pool, after more urgent ones. Without `read` it returns no created
+    objects."""
 
-    def __init__(self, client: KubeClient, pool: WritePool, urgency: Urgency) -> None:
+    def __init__(self, client: KubeClient, pool: WritePool, urgency: Urgency, *, read: bool = True) -> None:
         self._client = client
         self._pool = pool
         self._urgency = urgency
+        self._read = read
 
     async def create(self, path: str, obj: Any) -> Any:
-        return await self._in_turn(lambda: self._client.create(path, obj))
+        return await self._in_turn(lambda: self._client.create(path, obj, read=self._read))
 
     async def patch(self, path: str, patch: Any, patch_type: PatchType, *, field_manager: str | None = None) -> Any:
         return await self._in_turn(lambda: self._client.patch(path, patch, patch_type, field_manager=field_manager))

@@ -128,8 +128,7 @@ class EventRecorder:
         optional: bool = False,
     ) -> bool:
         """Queue an Event to be sent. Return False if it was dropped because the queue is full."""
-        if optional and len(self._queue) + len(self._behind) >= _OPTIONAL:
-            self.dropped += 1
+        if optional and self.drop_optional():
             return False
         now = self._wall_clock()
         key = (regarding, related, type, reason, action, note)
@@ -147,6 +146,13 @@ class EventRecorder:
         self._series[key] = series
         if len(self._series) > 8 * self._capacity:
             del self._series[next(iter(self._series))]  # the oldest: its count is lost, which matters least
+        return True
+
+    def drop_optional(self) -> bool:
+        """Return whether an optional Event must be dropped now, and count it: then the caller writes no text."""
+        if len(self._queue) + len(self._behind) < _OPTIONAL:
+            return False
+        self.dropped += 1
         return True
 
     async def run(self) -> None:
@@ -315,6 +321,8 @@ class EventRecorder:
 
 def _cut(text: str, limit: int) -> str:
     """Cut a text to ``limit`` bytes of UTF-8, with an ellipsis in place of the removed part."""
+    if len(text) <= limit and text.isascii():
+        return text
     encoded = text.encode()
     if len(encoded) <= limit:
         return text

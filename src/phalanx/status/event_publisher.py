@@ -63,14 +63,12 @@ class EventPublisher:
                 self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
 
     def binding_answered(self, bind: Bind, bound: bool) -> None:
-        note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
         if bind.gang is None:
             if bound:
-                self._recorder.record(pod_reference(bind), reason="Scheduled", action="Binding", note=note)
+                self._bound(bind)
             return
-        if bound and self._has_own_event(bind.gang):
-            member = pod_reference(bind)
-            self._recorder.record(member, reason="Scheduled", action="Binding", note=note, optional=True)
+        if bound and self._has_own_event(bind.gang) and not self._recorder.drop_optional():
+            self._bound(bind, optional=True)
         batch = self._batches.get((bind.gang, bind.cause))
         if batch is None:
             return
@@ -83,6 +81,12 @@ class EventPublisher:
             del self._batches[bind.gang, bind.cause]
             if batch.first is not None:
                 self._gang_bound(bind.gang, batch.first, batch.nodes)
+
+    def _bound(self, bind: Bind, *, optional: bool = False) -> None:
+        note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
+        self._recorder.record(
+            pod_reference(bind), reason="Scheduled", action="Binding", note=note, optional=optional
+        )
 
     def _has_own_event(self, key: GangKey) -> bool:
         """Return whether a bound member of the gang gets an event of its own."""

@@ -15,7 +15,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
-from phalanx.model.gang import Gang, GangKey, GroupRef
+from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.run_times import run_time_sentence
 from phalanx.model.verdict import Verdict
@@ -107,7 +107,7 @@ class GroupStatuses:
         gang = self._state.gangs.get(key)
         if gang is None or gang.spec is None or gang.spec.source is None:
             return
-        if not self._says_eviction(gang.spec.source):
+        if not self._intake.dialects.group_of(gang.spec.source).says_eviction:
             return
         self._group(key, gang.spec.source.uid).disruption = message
         self.touch(key)
@@ -156,15 +156,16 @@ class GroupStatuses:
         gang, group, verdict = record.spec, self._group(key, found.ref.uid), self._verdict(key)
         if self._waits_for_bindings(key, group, record):
             return None
+        kind = self._intake.dialects.group_of(found.ref)
         scheduled = group.scheduled or ever_scheduled(record, gang)
         group.decided = group.decided or verdict is not None or not _needs_verdict(record, gang, scheduled)
         change = desired_status(
-            self._intake.dialects.group_of(found.ref),
+            kind,
             found.ref,
             found.status,
             gang,
             record.counts(),
-            roles={role: record.counts(role) for role in record.roles()},
+            roles={role: record.counts(role) for role, _ in gang.roles},
             occupied_by=found.occupied_by,
             verdict=verdict,
             ever_scheduled=scheduled,
@@ -176,8 +177,10 @@ class GroupStatuses:
             exceeded=self._exceeded(record),
             undecided=not group.decided,
         )
-        change = self._with_disruption(change, group, found, record.active >= gang.min_member)
-        change = self._with_hypernode(change, group, record, found)
+        if kind.says_eviction:
+            change = self._with_disruption(change, group, found, record.active >= gang.min_member)
+        if kind.hypernode and gang.topology is not None and gang.topology.hypernodes:
+            change = self._with_hypernode(change, group, record, found, kind.hypernode)
         return DerivedStatus(change, found.status) if change is not None else None
 
     def _waits_for_bindings(self, key: GangKey, group: _Group, record: GangRecord) -> bool:
@@ -200,19 +203,22 @@ class GroupStatuses:
     def _exceeded(self, record: GangRecord) -> str:
         """Return the message about members beyond their run-time limit, "" if there are none."""
         run_time_limits = self._state.pods.run_time_limits
+        if not run_time_limits:
+            return ""
         over = [
             uid for uid in record.members if uid in run_time_limits and run_time_limits.end_of(uid) <= self._now()
         ]
         return run_time_sentence(record.members[min(over)].pod.run_time) if over else ""
 
     def _with_hypernode(
-        self, change: StatusChange | None, group: _Group, record: GangRecord, found: GroupRecord
+        self,
+        change: StatusChange | None,
+        group: _Group,
+        record: GangRecord,
+        found: GroupRecord,
+        annotation: str,
     ) -> StatusChange | None:
         """Add to a status change the annotation with the HyperNode of all members, for PodGroups of Volcano."""
-        topology = record.spec.topology if record.spec is not None else None
-        annotation = self._intake.dialects.group_of(found.ref).hypernode
-        if topology is None or not topology.hypernodes or not annotation:
-            return change
         rows = {each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0}
         name = self._state.topology.hypernodes.around(rows)
         # After a start of this process, the object has the last annotated HyperNode.
@@ -223,8 +229,6 @@ class GroupStatuses:
     def _with_disruption(
         self, change: StatusChange | None, group: _Group, found: GroupRecord, whole: bool
     ) -> StatusChange | None:
-        if not self._says_eviction(found.ref):
-            return change
         condition = disruption_condition(
             found.status, group.disruption, whole=whole, now=int(self._now()), generation=found.generation
         )
@@ -235,9 +239,6 @@ class GroupStatuses:
         others = change.patch["status"]["conditions"] if change is not None else []
         patch = {"metadata": {"uid": found.ref.uid}, "status": {"conditions": [*others, condition]}}
         return StatusChange(found.ref, patch, strategic=True)
-
-    def _says_eviction(self, ref: GroupRef) -> bool:
-        return self._intake.dialects.group_of(ref).says_eviction
 
 
 def _needs_verdict(record: GangRecord, gang: Gang, scheduled: bool) -> bool:

@@ -69,14 +69,14 @@ class StatusEndpoint:
         path = resource.path(ref.namespace, ref.name)
         if change.annotations:
             marks = {"metadata": {"uid": ref.uid, "annotations": dict(change.annotations)}}
-            await self._client.patch(path, marks, PatchType.MERGE)
+            await self._client.patch(path, marks, PatchType.MERGE, read=False)
         if patch:
             await self._write(resource, path, patch, PatchType.STRATEGIC if change.strategic else PatchType.MERGE)
 
     async def _write(self, resource: Resource, path: str, patch: Mapping[str, Any], patch_type: PatchType) -> None:
         if resource not in self._without:
             try:
-                await self._client.patch(f"{path}/status", patch, patch_type)
+                await self._client.patch(f"{path}/status", patch, patch_type, read=False)
                 return
             except ApiError as error:
                 # A 404 means that the object was deleted or that its kind has no such subresource.

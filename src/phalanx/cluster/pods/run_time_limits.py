@@ -15,6 +15,10 @@ class RunTimeLimits:
         self._heap: list[tuple[float, str]] = []
         self._over: dict[str, float] = {}
 
+    def __len__(self) -> int:
+        """Return the number of pods with a limit."""
+        return len(self._ends)
+
     def __contains__(self, uid: object) -> bool:
         return uid in self._ends
 

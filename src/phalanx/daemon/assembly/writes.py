@@ -35,7 +35,6 @@ def build_writes(core: Core, client: KubeClient) -> Writes:
     pool = WritePool(options.concurrency, leadership.holds, core.failures)
     client.throttled = pool.slow_down
     name = options.scheduler_names[0]
-    recorder = EventRecorder(
-        PooledClient(client, pool, Urgency.EVENT), controller=name, instance=f"{name}-{socket.gethostname()}"
-    )
+    events = PooledClient(client, pool, Urgency.EVENT, read=False)
+    recorder = EventRecorder(events, controller=name, instance=f"{name}-{socket.gethostname()}")
     return Writes(leadership, client, pool, recorder)

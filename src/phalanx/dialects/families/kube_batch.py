@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.dialects.api_groups import KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_GROUPS, KUBE_BATCH_LAST
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
 from phalanx.dialects.families.volcano import NAMED, gang_conditions, is_stuck
-from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
+from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec, independent_of_status
 from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.quotas.queues import read_queue
@@ -87,6 +87,7 @@ KUBE_BATCH_DIALECT = Dialect(
             NAMED,
             status_of,
             queue_counts=True,
+            restate=independent_of_status,
         )
         for group, version in _VERSIONS.items()
     ),

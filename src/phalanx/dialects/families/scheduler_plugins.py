@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.dialects.api_groups import SIGS, X_K8S
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
 from phalanx.dialects.gangs.generated_pod_groups import generated_pod_group
-from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
+from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec, independent_of_status
 from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
 from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
@@ -154,8 +154,22 @@ SCHEDULER_PLUGINS_DIALECT = Dialect(
     "scheduler-plugins",
     (LABEL, OLD_LABEL, LABELS_ALONE, LIGHTWEIGHT),
     (
-        GroupKind(WantedKind(X_K8S, "podgroups", "PodGroup", ("v1alpha1",)), read_pod_group, LABEL, status_of),
-        GroupKind(WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)), read_pod_group, OLD_LABEL, status_of),
+        GroupKind(
+            WantedKind(X_K8S, "podgroups", "PodGroup", ("v1alpha1",)),
+            read_pod_group,
+            LABEL,
+            status_of,
+            names_owners=True,
+            restate=independent_of_status,
+        ),
+        GroupKind(
+            WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)),
+            read_pod_group,
+            OLD_LABEL,
+            status_of,
+            names_owners=True,
+            restate=independent_of_status,
+        ),
     ),
     (
         AccountKind(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
 
 from phalanx.dialects.api_groups import KUBE_BATCH_GROUPS, VOLCANO
 from phalanx.dialects.core import PodObject
@@ -104,9 +106,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
         extras=reader.extras,
         run_time=reader.run_time,
         admission=True,
-        admitted=reader.status.get("phase") not in (None, "", "Pending"),
-        admitted_at=_admitted_at(reader),
-        completed=reader.status.get("phase") == "Completed",
+        **_admission(reader.status),
         owned=reader.owned,
         preemptable=reader.preemptable,
         owner=reader.owner,
@@ -124,9 +124,30 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     return (spec,)
 
 
-def _admitted_at(reader: GroupReader) -> int:
+class _Admission(TypedDict):
+    """Properties of a gang that the status of its PodGroup states."""
+
+    admitted: bool
+    admitted_at: int
+    completed: bool
+
+
+def _admission(status: Mapping[str, Any]) -> _Admission:
+    phase = status.get("phase")
+    return {
+        "admitted": phase not in (None, "", "Pending"),
+        "admitted_at": _admitted_at(status),
+        "completed": phase == "Completed",
+    }
+
+
+def _restate(spec: GroupSpec, status: Mapping[str, Any]) -> GroupSpec:
+    return msgspec.structs.replace(spec, **_admission(status))
+
+
+def _admitted_at(status: Mapping[str, Any]) -> int:
     """Return the time of the last recorded admission; 0 if there is none."""
-    admission = find_condition(conditions_in(reader.status), ADMITTED)
+    admission = find_condition(conditions_in(status), ADMITTED)
     if admission is None or admission.get("status") != "True":
         return 0
     when = admission.get("lastTransitionTime")
@@ -348,6 +369,7 @@ VOLCANO_DIALECT = Dialect(
             # Tools for Volcano's groups wait for this one reason.
             waiting_reason="Unschedulable",
             hypernode=ALLOCATED_HYPERNODE,
+            restate=_restate,
         ),
     ),
     (AccountKind(WantedKind(VOLCANO, "queues", "Queue", ("v1beta1",)), read_queue, volcano_queue_status),),

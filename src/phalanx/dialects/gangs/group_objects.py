@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from sys import intern
 from typing import Any
 
@@ -29,8 +30,8 @@ class GroupRecord(msgspec.Struct, frozen=True):
     """Input for the status of a gang's own object, beside the gang and its counts.
 
     `status`, `generation` and `hypernode` (its annotation) are the object's last seen values. `occupied_by` names
-    the owners of the oldest member. `ours` is False if every active member belongs to another scheduler: then
-    the status is not ours to write.
+    the owners of the oldest member, for kinds whose status does. `ours` is False if every active member belongs to
+    another scheduler: then the status is not ours to write.
     """
 
     ref: GroupRef
@@ -42,15 +43,19 @@ class GroupRecord(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """Last seen status and generation of a PodGroup, and its annotation with the HyperNode of its members.
+    """Last seen status, its phase, and generation of a PodGroup, and its annotation with the HyperNode of its
+    members.
 
     The status is encoded, since it is rarely read and a dictionary of it needs three times the memory. It stays a
-    dictionary if it cannot be encoded, because of numbers that no Kubernetes type allows.
+    dictionary if it cannot be encoded, because of numbers that no Kubernetes type allows. `declaration` is a digest
+    of all that the gang is read from beside the status; empty if the object is read anew for each change.
     """
 
     stored_status: bytes | dict[str, Any] = b""
     generation: int = 0
     hypernode: str = ""
+    declaration: bytes = b""
+    phase: str = ""
 
     @property
     def status(self) -> Mapping[str, Any]:
@@ -61,6 +66,9 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 _UNSEEN = Seen()
+# Metadata that changes with each write of a status.
+_VOLATILE = frozenset({"resourceVersion", "managedFields", "generation"})
+_DIGEST_BYTES = 16
 
 
 class GroupObjects:
@@ -95,14 +103,23 @@ class GroupObjects:
         metadata = document["metadata"]
         # Thousands of gangs have the same namespace, which is stored once.
         address = (kind, intern(str(metadata.get("namespace") or "")), str(metadata["name"]))
-        self._seen[address] = seen_of(document, self._kinds[kind.group, kind.plural].hypernode)
-        self._note_made(address, generated_pod_group(kind, document))
+        rules = self._kinds[kind.group, kind.plural]
+        digest = _declaration_digest(document) if rules.restate is not None else b""
+        if rules.restate is not None and digest and digest == self._seen.get(address, _UNSEEN).declaration:
+            # The common case: a scheduler has written the status.
+            self._seen[address] = seen_of(document, rules.hypernode, digest)
+            status, specs = document.get("status") or {}, self._specs.get(address, ())
+            return self._declare(address, tuple([rules.restate(spec, status) for spec in specs]))
+        made = generated_pod_group(kind, document)
+        self._note_made(address, made)
         try:
-            specs = self._kinds[kind.group, kind.plural].read(kind, document)
+            specs = rules.read(kind, document)
         except Exception as error:
             log.exception("%s of %s/%s cannot be read", kind.plural, *address[1:])
             fault = f"{type(error).__name__}: {error}"
-            specs = (unreadable_group(*address, str(metadata.get("uid") or ""), fault),)
+            specs, digest = (unreadable_group(*address, str(metadata.get("uid") or ""), fault),), b""
+        # Generated PodGroups depend on the owners of their fields, which the digest excludes.
+        self._seen[address] = seen_of(document, rules.hypernode, digest if made is None else b"")
         if (job := job_of_group(metadata)) is not None:
             specs = tuple(msgspec.structs.replace(spec, job=job) for spec in specs)
         for spec in specs:
@@ -131,8 +148,7 @@ class GroupObjects:
     def phase(self, key: GangKey) -> str:
         """Return the phase in the status of a gang's PodGroup; "" if it has none."""
         gang = self._gangs.gang(key)
-        phase = self.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
-        return phase if isinstance(phase, str) else ""
+        return self.seen(gang.source).phase if gang is not None and gang.source else ""
 
     def seen(self, ref: GroupRef) -> Seen:
         kind = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
@@ -158,15 +174,33 @@ class GroupObjects:
         return self._gangs.replace(address[1], last, specs) if specs != last else []
 
 
-def seen_of(document: Document, annotation: str = "") -> Seen:
-    """Return status, generation and HyperNode of a PodGroup; `annotation` is the key of its HyperNode."""
+def _declaration_digest(document: Document) -> bytes:
+    """Return a digest of an object without its status; empty if its status is no object, or the rest cannot be
+    encoded."""
+    status = document.get("status")
+    if status is not None and not isinstance(status, dict):
+        return b""
+    metadata = [item for item in document["metadata"].items() if item[0] not in _VOLATILE]
+    rest = [item for item in document.items() if item[0] not in ("metadata", "status")]
+    try:
+        return blake2b(msgspec.msgpack.encode((metadata, rest)), digest_size=_DIGEST_BYTES).digest()
+    except (OverflowError, ValueError, RecursionError):
+        return b""
+
+
+def seen_of(document: Document, annotation: str = "", declaration: bytes = b"") -> Seen:
+    """Return status, generation and HyperNode of a PodGroup; `annotation` is the key of its HyperNode,
+    `declaration` the digest of the rest of the object."""
     status, generation = document.get("status"), document["metadata"].get("generation")
+    phase = status.get("phase") if isinstance(status, dict) else ""
     annotations = document["metadata"].get("annotations")
     hypernode = annotations.get(annotation) if annotation and isinstance(annotations, dict) else ""
     return Seen(
         _stored(status) if status and isinstance(status, dict) else b"",
         generation if is_whole(generation) else 0,
         hypernode if isinstance(hypernode, str) else "",
+        declaration,
+        intern(phase) if isinstance(phase, str) else "",
     )
 
 

@@ -86,20 +86,22 @@ class Http1Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._received = 0
 
-    async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> HttpResponse:
-        """Send a whole request and wait for its response; raise ConnectionLost if there is none within ``seconds``.
+    async def exchange(
+        self, request: bytes, deadline: float, loop: asyncio.AbstractEventLoop, *, head_only: bool = False
+    ) -> HttpResponse:
+        """Send a whole request and wait for its response; raise ConnectionLost if there is none until ``deadline``,
+        a time of the event ``loop``. To ask for the running loop is a system call in Python 3.11.
 
         After any exception, cancellation included, the connection is closed, because a late response would
         belong to no request.
         """
         assert self.transport is not None
-        loop = asyncio.get_running_loop()
         answer: asyncio.Future[HttpResponse] = loop.create_future()
         self._answer = answer
         self._head_only = head_only
         self._begin()
         self.transport.write(request)
-        self._deadlines.begin(self, loop.time() + seconds, self._expired)
+        self._deadlines.begin(self, deadline, self._expired)
         try:
             response = await answer
             return await self._unpacked(response) if self._encoding else response

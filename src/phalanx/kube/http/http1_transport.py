@@ -90,13 +90,12 @@ class Http1Transport:
                 try:
                     if call.may_send is not None:
                         call.check()
-                    return await connection.exchange(
-                        request, deadline - loop.time(), head_only=call.method == "HEAD"
-                    )
+                    return await connection.exchange(request, deadline, loop, head_only=call.method == "HEAD")
                 except StaleConnection:
                     if last_try:
                         raise
                 finally:
+                    connection.idle_since = loop.time()
                     self._release(connection)
         except ConnectionLost as error:
             error.args = (f"{call.method} {call.target.partition('?')[0]}: {error}",)
@@ -112,7 +111,8 @@ class Http1Transport:
             stream = await self._connect(Http1Stream)
             self._streams.add(stream)
             try:
-                head = await stream.exchange(request, read_timeout)
+                loop = asyncio.get_running_loop()
+                head = await stream.exchange(request, loop.time() + read_timeout, loop)
                 yield head
                 if 200 <= head.status < 300:
                     async with aclosing(stream.pieces(read_timeout)) as pieces:
@@ -247,7 +247,6 @@ class Http1Transport:
         if not connection.usable or self._closed:
             self._drop(connection)
         elif not self._waiting or not self._hand_over(connection):
-            connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
             if self._reaper is None:
                 self._reap()
