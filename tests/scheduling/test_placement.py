@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
@@ -19,8 +21,9 @@ from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, R
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import overrides
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
+from phalanx.scheduling.placement.class_views import RowArray
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.placement.placer import Placer, build_placer
+from phalanx.scheduling.placement.placer import Placer, best_rows, build_placer, place_greedily
 from phalanx.scheduling.policy.loader import load_policy
 
 POLICIES = {
@@ -205,6 +208,39 @@ def test_runs_longer_than_a_block_are_placed_as_one_by_one(policy: str, count: i
     expected = one_by_one(world.state, pipe, cls, count)
     assert len(expected) == count, "the cluster is too small for the test"
     assert all_at_once(world.state, build_placer(pipe, world.state.nodes), cls, count, keep=True) == expected
+
+
+@pytest.mark.parametrize("levels", [2, 5, 1000])
+@pytest.mark.parametrize("fitting", [0.02, 0.5, 1.0])
+def test_best_rows_are_the_first_ones_by_score_and_row(levels: int, fitting: float) -> None:
+    draw = np.random.default_rng(levels)
+    for size in (1, 9, 40, 333, 3000):
+        score = np.where(draw.random(size) < fitting, draw.integers(levels, size=size).astype(float), NOWHERE)
+        for count in (1, 8, 9, 30, 256):
+            fits = [row for row in range(size) if score[row] > NOWHERE]
+            expected = sorted(sorted(fits, key=lambda row: (-score[row], row))[:count])
+            assert best_rows(score, count).tolist() == expected
+
+
+@pytest.mark.parametrize("slope", [-3, 0, 2])
+def test_copies_are_chosen_one_by_one_whether_scores_rise_or_fall(slope: int) -> None:
+    draw = random.Random(slope)
+    for _ in range(200):
+        rows = sorted(draw.sample(range(99), draw.randint(1, 12)))
+        limits = [draw.choice([1, 2, 3, 17]) for _ in rows]
+        steps = [[float(draw.randint(0, 9) + slope * copy) for copy in range(17)] for _ in rows]
+        count, counts, expected = draw.randint(1, 40), [0] * len(rows), list[int]()
+        while len(expected) < min(count, sum(limits)):
+            open_places = [place for place in range(len(rows)) if counts[place] < limits[place]]
+            best = max(open_places, key=lambda place: (steps[place][counts[place]], -place))
+            counts[best] += 1
+            expected.append(rows[best])
+        look_ahead = partial(_first_columns, np.array(steps))
+        assert place_greedily(np.array(rows), np.array(limits), look_ahead, count) == expected
+
+
+def _first_columns(scores: FloatArray, rows: RowArray, depth: int) -> FloatArray:
+    return scores[:, :depth]
 
 
 @pytest.mark.parametrize("seed", range(6))

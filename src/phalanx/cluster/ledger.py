@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from phalanx.cluster.account_paths import Paths
 from phalanx.cluster.accounts import (
@@ -14,7 +13,6 @@ from phalanx.cluster.accounts import (
     ChargeState,
     ResourceSums,
 )
-from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.model.account import DEFAULT_QUEUE, Account, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceQuotasGranted, NamespaceWeighed
@@ -151,22 +149,23 @@ class Ledger:
             record.gang.count_allocated(record.footprint, 1)
         self._dirty[charge_path.key] = charge_path
 
-    def place_all(self, records: Iterable[PodRecord], gang: GangRecord | None) -> None:
+    def place_all(self, records: Collection[PodRecord], gang: GangRecord | None) -> None:
         """Charge members of one gang, or pods without a gang, that have just been placed; a fast `book` for
         many."""
-        placed, pending = Counter[tuple[ChargePath, Footprint]](), ChargeState.PENDING
-        for record in records:
-            footprint, charge_path = record.footprint, record.charge_path
-            if (
-                charge_path is None
-                or footprint is not record.charged_footprint
-                or record.charge_state is not pending
-            ):
-                self.book(record)
-                continue
-            record.charge_state = ChargeState.ALLOCATED
-            placed[charge_path, footprint] += 1
-        for (charge_path, footprint), number in placed.items():
+        pending, allocated = ChargeState.PENDING, ChargeState.ALLOCATED
+        placed = [
+            record
+            for record in records
+            if record.charge_state is pending and record.footprint is record.charged_footprint
+        ]
+        for record in placed:
+            record.charge_state = allocated
+        for record in records if len(placed) < len(records) else ():
+            self.book(record)  # without effect for charged pods
+        charges = [(record.charge_path, record.footprint) for record in placed]
+        for charge_path, footprint in dict.fromkeys(charges):
+            assert charge_path is not None
+            number = charges.count((charge_path, footprint))
             charge_path.move(footprint, ChargeState.PENDING, -number)
             charge_path.move(footprint, ChargeState.ALLOCATED, number)
             if gang is not None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-
-import numpy as np
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord, Footprint
@@ -35,7 +32,6 @@ class Transaction:
         self._charging = charging
         self._charges: dict[tuple[ChargePath, Footprint], int] = {}
         self._journal: list[tuple[ClassRecord, list[PodRecord], list[int]]] = []
-        self._placed: list[tuple[PodRecord, int]] = []
         self._lifted: dict[PodRecord, None] = {}
         self._removed: dict[PodRecord, None] = {}
         self._sums: list[tuple[IntArray, Mapping[ChargePath, Mapping[str, int]]]] = []
@@ -43,7 +39,7 @@ class Transaction:
 
     @property
     def placed(self) -> int:
-        return len(self._placed)
+        return sum(len(pods) for _, pods, _ in self._journal)
 
     @property
     def over(self) -> bool:
@@ -80,17 +76,14 @@ class Transaction:
                 reserve_allocations(record, row, chosen)
         pod_class.affinity.add(rows, 1)
         self._journal.append((pod_class, pods, rows))
-        self._placed.extend(zip(pods, rows, strict=True))
         if self._charging:
             self._charge(pod_class.footprint, pods, 1)
 
     def _charge(self, footprint: Footprint, pods: list[PodRecord], sign: int) -> None:
-        charge_paths = (
-            {pods[0].charge_path: 1} if len(pods) == 1 else Counter(record.charge_path for record in pods)
-        )
-        for charge_path, number in charge_paths.items():
+        charge_paths = [record.charge_path for record in pods]
+        for charge_path in dict.fromkeys(charge_paths):
             if charge_path is not None:
-                key, count = (charge_path, footprint), number * sign
+                key, count = (charge_path, footprint), charge_paths.count(charge_path) * sign
                 self._charges[key] = self._charges.get(key, 0) + count
                 charge_path.charge(footprint, count)
 
@@ -148,7 +141,6 @@ class Transaction:
                 release_allocations(record, row)
             pod_class.affinity.add(rows, -1)
             self._put(pod_class.footprint, rows, -1)
-            del self._placed[len(self._placed) - len(pods) :]
             if self._charging:
                 self._charge(pod_class.footprint, pods, -1)
 
@@ -167,8 +159,8 @@ class Transaction:
         for record in self._lifted:
             self._restore_nomination(record)
 
-    def commit(self) -> list[tuple[PodRecord, int]]:
-        """End the transaction; return (pod, row) in the order of placement."""
+    def commit(self) -> Iterator[tuple[PodRecord, int]]:
+        """End the transaction; return an iterator of (pod, row) in the order of placement."""
         assert self._open
         assert not self._removed
         assert not self._sums
@@ -176,7 +168,7 @@ class Transaction:
         for (charge_path, footprint), count in self._charges.items():
             charge_path.commit_charge(footprint, count)
         if self._lifted:
-            placed = {record for record, _ in self._placed}
+            placed = {record for _, pods, _ in self._journal for record in pods}
             for record in self._lifted:
                 if record not in placed:
                     self._restore_nomination(record)
@@ -185,7 +177,7 @@ class Transaction:
                     record.charge_path.move_nominated(record.footprint, -1)
                     record.charge_path.charge(record.footprint, -1)
                     record.charge_path.commit_charge(record.footprint, -1)
-        return self._placed
+        return (entry for _, pods, rows in self._journal for entry in zip(pods, rows, strict=True))
 
     def abandon(self) -> None:
         """Undo the committed placements of pods that were never recorded as placed, after a failure in between."""
@@ -247,8 +239,7 @@ class Transaction:
             for row in rows:
                 self._nodes.charge(row, footprint.usage, footprint.scored, sign)
         else:
-            distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
-            self._nodes.charge_many(distinct, counts, footprint.usage, footprint.scored, sign)
+            self._nodes.charge_many(rows, footprint.usage, footprint.scored, sign)
 
 
 class Transactions:

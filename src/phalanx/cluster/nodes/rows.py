@@ -185,22 +185,20 @@ class NodeRows:
                 for charge in group:
                     self.charge(*charge)
                 continue
-            rows, where = np.unique([row for row, _, _, _ in group], return_inverse=True)
-            counts = np.zeros(len(rows), dtype=np.int64)
-            np.add.at(counts, where, [sign for _, _, _, sign in group])
-            self.charge_many(rows, counts, group[0][1], group[0][2], 1)
+            rows, signs = [row for row, _, _, _ in group], [sign for _, _, _, sign in group]
+            self.charge_many(rows, group[0][1], group[0][2], np.array(signs, dtype=np.int64))
         self._uncharged = []
 
-    def charge_many(
-        self, rows: npt.NDArray[np.intp], counts: IntArray, usage: IntArray, scored: IntArray, sign: int
-    ) -> None:
-        """Add (sign 1) or remove (sign -1) `counts[i]` identical pods on each of the distinct node rows
-        `rows[i]`."""
-        amounts = usage[:, None] * (counts * sign)
-        self.used[:, rows] += amounts
-        self.idle[:, rows] -= amounts
-        self.scored[:, rows] += scored[:, None] * (counts * sign)
-        self.changes.note_all(rows.tolist())
+    def charge_many(self, rows: list[int], usage: IntArray, scored: IntArray, sign: int | IntArray) -> None:
+        """Add (sign 1) or remove (sign -1) identical pods, one on each of the node rows, which can repeat."""
+        where = np.array(rows, dtype=np.intp)
+        for column in np.flatnonzero(usage).tolist():
+            amount = usage[column] * sign
+            np.add.at(self.used[column], where, amount)
+            np.subtract.at(self.idle[column], where, amount)
+        for used, amount in zip(self.scored, scored, strict=True):
+            np.add.at(used, where, amount * sign)
+        self.changes.note_all(dict.fromkeys(rows))
 
     def charge_sums(self, amounts: IntArray, sign: int) -> None:
         """Add (sign 1) or remove (sign -1) the used amounts int64[R, N] on all nodes at once; the scored amounts

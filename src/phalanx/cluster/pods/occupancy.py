@@ -34,14 +34,20 @@ class PodsByNode:
         self._victims = victims
         self._unknown = PodsOfUnknownNodes()
         self._rows: dict[int, dict[str, PodRecord]] = {}
+        # Placed pods by uid, and their rows, that are not in `_rows` until these are read or changed.
+        self._placed: list[tuple[Mapping[str, PodRecord], list[int]]] = []
         self.affinity_version = self.leaving_version = 0
 
     def on(self, row: int) -> Collection[PodRecord]:
         """Return the pods that occupy a node row, assumed and terminating ones included."""
+        if self._placed:
+            self._add_placed()
         return self._rows.get(row, {}).values()
 
     def victim_table(self) -> VictimTable:
         """Return the number of pods of each victim class per row."""
+        if self._placed:
+            self._add_placed()
         return self._victims.table(self._rows)
 
     def occupy(self, record: PodRecord, node: str) -> None:
@@ -68,27 +74,27 @@ class PodsByNode:
         record.row = row
         self.affinity_version += record.pod_class.affinity.may_unblock_others
         self._victims.moved.note(row)
-        pods = self._rows.get(row)
-        if pods is None:
-            self._rows[row] = {record.pod.uid: record}
-        else:
-            pods[record.pod.uid] = record
+        if self._placed:
+            self._add_placed()
+        self._rows.setdefault(row, {})[record.pod.uid] = record
 
-    def put_all(self, placed: Collection[tuple[PodRecord, int]]) -> None:
-        """Add many pods to their node rows; the amounts have been charged."""
-        rows, unblocking = self._rows, dict[ClassRecord, bool]()
-        for record, row in placed:
-            record.row = row
-            pod_class = record.pod_class
-            if pod_class not in unblocking:
-                unblocking[pod_class] = pod_class.affinity.may_unblock_others
-            self.affinity_version += unblocking[pod_class]
-            pods = rows.get(row)
-            if pods is None:
-                rows[row] = {record.pod.uid: record}
-            else:
-                pods[record.pod.uid] = record
-        self._victims.moved.note_all([row for _, row in placed])
+    def assume_all(self, records: Mapping[str, PodRecord], node_rows: list[int]) -> None:
+        """Add placed pods, by uid, to their node rows; the amounts have been charged."""
+        names = self._nodes.names
+        for record, row in zip(records.values(), node_rows, strict=True):
+            record.row, record.assumed_node = row, names[row]
+        self._placed.append((records, node_rows))
+        classes = [record.pod_class for record in records.values()]
+        for pod_class in dict.fromkeys(classes):
+            self.affinity_version += classes.count(pod_class) * pod_class.affinity.may_unblock_others
+        self._victims.moved.note_all(node_rows)
+
+    def _add_placed(self) -> None:
+        """Add the pods of `_placed` to `_rows`."""
+        for records, node_rows in self._placed:
+            for (uid, record), row in zip(records.items(), node_rows, strict=True):
+                self._rows.setdefault(row, {})[uid] = record
+        self._placed.clear()
 
     def end_nomination(self, record: PodRecord) -> None:
         """Remove a pod's reservation on a node; a transaction has already released its amounts."""
@@ -139,6 +145,8 @@ class PodsByNode:
 
     def _remove(self, record: PodRecord) -> None:
         self._victims.moved.note(record.row)
+        if self._placed:
+            self._add_placed()
         pods = self._rows[record.row]
         del pods[record.pod.uid]
         if not pods:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -163,7 +163,7 @@ class GangRecord(msgspec.Struct, eq=False):
         facts = self._pending_facts
         if facts is None:
             unreadable = [member for member in self.pending.values() if member.pod.problem]
-            classes = dict.fromkeys(member.pod_class for member in self.pending.values())
+            classes = dict.fromkeys([member.pod_class for member in self.pending.values()])
             unreadable.sort(key=lambda member: member.order)
             facts = self._pending_facts = PendingFacts(tuple(unreadable), tuple(classes))
         return facts
@@ -235,17 +235,18 @@ class GangRecord(msgspec.Struct, eq=False):
             self._note_plan(mark, self.marks[mark])
         self._note_run()
 
-    def assume_all(self, records: Collection[PodRecord], mark: PlanMark | None) -> None:
-        """Count pending members, which are no placeholders, as assumed."""
+    def note_assumed(self, records: Mapping[str, PodRecord], mark: PlanMark | None) -> None:
+        """Count members, by uid, that were pending as assumed; they are no placeholders."""
         self.cached = self._pending_facts = None
-        pending, roles = self.pending, dict[str, int]()
-        for record in records:
-            pod = record.pod
-            del pending[pod.uid]
-            record.state, record.mark = MemberState.ASSUMED, mark
-            roles[pod.role] = roles.get(pod.role, 0) + 1
-        self.pending = pending or _EMPTY
-        by_role = [(self._roles[role], number) for role, number in roles.items()] if self._roles else []
+        if len(records) == len(self.pending):
+            self.pending = _EMPTY
+        else:
+            for uid in records:
+                del self.pending[uid]
+        by_role = []
+        if self._roles:
+            roles = [record.pod.role for record in records.values()]
+            by_role = [(self._roles[role], roles.count(role)) for role in dict.fromkeys(roles)]
         for counts, number in [(self._counts, len(records)), *by_role]:
             counts[MemberState.PENDING] -= number
             counts[MemberState.ASSUMED] += number

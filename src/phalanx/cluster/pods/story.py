@@ -25,23 +25,30 @@ class Transition(NamedTuple):
     after: PodState
 
 
+# (time, cause, event, before, after) of a transition.
+Step = tuple[float, str, PodEvent, PodState, PodState]
+
+
 class PodStories:
     """The last transitions of all pods, in order. The driver of the state sets the time and the deciding cycle
-    (`now`, `cycle`), as the state has no clock. The pod table appends to `ring` itself, once per step."""
+    (`now`, `cycle`), as the state has no clock. `uids` and `steps` are rings of equal length; pods that change
+    together share a step. The pod table appends to them itself."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.cycle = ""
-        self.ring: deque[tuple[float, str, str, PodEvent, PodState, PodState]] = deque(maxlen=IN_ALL)
+        self.uids: deque[str] = deque(maxlen=IN_ALL)
+        self.steps: deque[Step] = deque(maxlen=IN_ALL)
 
     def of_pods(self, uids: Collection[str]) -> list[Transition]:
         """Return the last changes of state of each of the pods since it became known, in order."""
         remaining = dict.fromkeys(uids, PER_POD)
         transitions: list[Transition] = []
-        for transition in map(Transition._make, reversed(self.ring)):
-            if transition.after is PodState.GONE:
-                remaining.pop(transition.uid, None)  # earlier entries are about a former pod
-            elif remaining.get(transition.uid):
-                transitions.append(transition)
-                remaining[transition.uid] -= 1
+        for uid, step in zip(reversed(self.uids), reversed(self.steps), strict=True):
+            time, cause, event, before, after = step
+            if after is PodState.GONE:
+                remaining.pop(uid, None)  # earlier entries are about a former pod
+            elif remaining.get(uid):
+                transitions.append(Transition(time, cause, uid, event, before, after))
+                remaining[uid] -= 1
         return transitions[::-1]

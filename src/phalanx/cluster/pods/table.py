@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import repeat
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.changes import Changes
@@ -152,31 +153,34 @@ class PodTable(dict[str, PodRecord]):
 
         If any of them is not simply pending (but nominated, for example), `assume` is called for each.
         """
-        pending = [entry for entry in placed if _is_plain_pending(entry[0]) and not entry[0].pod.placeholder]
-        gang = placed[0][0].gang if placed else None
-        if len(pending) < len(placed) or any(record.gang is not gang for record, _ in pending):
+        gang, pending = placed[0][0].gang if placed else None, MemberState.PENDING
+        records = {
+            record.pod.uid: record
+            for record, _ in placed
+            if record.gang is gang and record.state is pending and not (record.nomination or record.pod.placeholder)
+        }
+        if len(records) < len(placed):
             for record, row in placed:
                 self.assume(record, row, mark)
             return
-        names, records = self._nodes.names, [record for record, _ in pending]
-        for record, row in pending:
-            record.footprint = record.pod_class.footprint
-            record.assumed_node = names[row]
-        self._by_node.put_all(pending)
+        assumed = MemberState.ASSUMED
+        for record in records.values():
+            if record.footprint is not record.pod_class.footprint:
+                record.footprint = record.pod_class.footprint
+            record.state, record.mark = assumed, mark
+        self._by_node.assume_all(records, [row for _, row in placed])
         if gang is not None:
-            gang.assume_all(records, mark)
+            gang.note_assumed(records, mark)
             self._gangs.mark_changed(gang.key)
         else:
-            for record in records:
-                record.state, record.mark = MemberState.ASSUMED, mark
-                del self.standalone[record.pod.uid]
-                self._changes.pods[record.pod.uid] = None
-        self._ledger.place_all(records, gang)
+            for uid in records:
+                del self.standalone[uid]
+            self._changes.pods.update(dict.fromkeys(records))
+        self._ledger.place_all(records.values(), gang)
         self._changes.version += len(records)
-        stories = self.stories
-        now, cycle = stories.now, stories.cycle
-        event, before, after = PodEvent.ASSUME, PodState.PENDING, PodState.ASSUMED
-        stories.ring.extend([(now, cycle, record.pod.uid, event, before, after) for record in records])
+        step = self.stories.now, self.stories.cycle, PodEvent.ASSUME, PodState.PENDING, PodState.ASSUMED
+        self.stories.uids.extend(records)
+        self.stories.steps.extend(repeat(step, len(records)))
 
     def move_assumed(self, moves: Sequence[tuple[PodRecord, int]]) -> None:
         """Move pods to other rows whose bindings have not been written. Their states and accounts do not change."""
@@ -256,7 +260,8 @@ class PodTable(dict[str, PodRecord]):
         """Apply an event to a pod's state. Return False for a late result; raise for a decision that the state does
         not permit."""
         # The common case is inlined: this runs for every placed pod.
-        before = PodState.PENDING if _is_plain_pending(record) else state_of_record(record)
+        waits = record.state is MemberState.PENDING and record.nomination is None
+        before = PodState.PENDING if waits else state_of_record(record)
         step = _STEPS[before][event]
         if step is None:
             if event in IGNORED:
@@ -270,10 +275,9 @@ class PodTable(dict[str, PodRecord]):
             now = self.get(uid)
             after = state_of_record(now) if now is not None else PodState.GONE
         if after is not before:
-            stories = self.stories
-            stories.ring.append(
-                (stories.now, stories.cycle if event > PodEvent.DELETED else "", uid, event, before, after)
-            )
+            stories, cause = self.stories, self.stories.cycle if event > PodEvent.DELETED else ""
+            stories.uids.append(uid)
+            stories.steps.append((stories.now, cause, event, before, after))
         return True
 
     def _seen(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
@@ -544,7 +548,3 @@ _DECIDED[_E.ASSUME] = _S.ASSUMED
 _DECIDED[_E.EVICT] = _S.EVICTING
 # By number, since hashing an enum is slow.
 _STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in PodState]
-
-
-def _is_plain_pending(record: PodRecord) -> bool:
-    return record.state is MemberState.PENDING and record.nomination is None

@@ -81,13 +81,19 @@ class Load:
         usage = self._cls.footprint.usage[_SCORED, None]
         return self._with_pods(self._processor_and_memory_used(), usage, self._processor_and_memory_inverse())
 
-    def processor_and_memory_before(self) -> FloatArray:
-        """Return float[2, ...]: the used parts of CPU and memory without the last copy."""
+    def imbalances(self) -> tuple[FloatArray, FloatArray]:
+        """Return float[...]: the differences of the used parts of CPU and memory, without the last copy and with
+        it.
+        """
         used, inverse = self._processor_and_memory_used(), self._processor_and_memory_inverse()
         if self.copies is None:
-            result: FloatArray = used * inverse
-            return result
-        return self._with_pods(used, self._cls.footprint.usage[_SCORED, None], inverse, less=1)
+            before, after = used * inverse, self.processor_and_memory()
+            return np.abs(before[0] - before[1]), np.abs(after[0] - after[1])
+        copies = np.arange(len(self.copies) + 1)
+        amounts = used[..., None] + np.multiply.outer(self._cls.footprint.usage[_SCORED, None], copies)
+        parts = amounts * inverse[..., None]
+        differences = np.abs(parts[0] - parts[1])
+        return differences[:, :-1], differences[:, 1:]
 
     def scored(self) -> FloatArray:
         """Return float[2, ...]: CPU and memory with kube-scheduler's defaults for containers without requests."""
@@ -109,13 +115,10 @@ class Load:
         # `take` is several times as fast as indexing for a few rows.
         return array[..., rows] if isinstance(rows, slice) else array.take(rows, axis=-1)
 
-    def _with_pods(
-        self, used: IntArray, request: IntArray | np.int64, inverse: FloatArray, less: int = 0
-    ) -> FloatArray:
+    def _with_pods(self, used: IntArray, request: IntArray | np.int64, inverse: FloatArray) -> FloatArray:
         result: FloatArray
         if self.copies is None:
             result = (used + request) * inverse
         else:
-            step = np.multiply.outer(request, self.copies - less)
-            result = (used[..., None] + step) * inverse[..., None]
+            result = (used[..., None] + np.multiply.outer(request, self.copies)) * inverse[..., None]
         return result

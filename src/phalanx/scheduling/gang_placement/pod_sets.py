@@ -69,22 +69,28 @@ def batches_of(
     Only the given `roles` are distinguished. With `charged`, members are distinguished by their charge path.
     """
     batches: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
+    last = None
     for member in members:
         pod = member.pod
         if pod.problem:
             continue
-        role, charge_path = pod.role if pod.role in roles else "", member.charge_path if charged else None
-        key = (
-            -pod.priority,
-            member.pod_class,
-            role,
-            charge_path,
-            buckets.group_of(member) if buckets is not None else None,
-        )
-        batch = batches.get(key)
-        if batch is None:
-            batch = batches[key] = PodBatch(*key)
-        batch.members.append(member)
+        # Mostly, members are equal to their predecessors.
+        if (
+            last is None
+            or member.pod_class is not last.pod_class
+            or member.charge_path is not last.charge_path
+            or pod.priority != last.pod.priority
+            or pod.role != last.pod.role
+            or buckets is not None
+        ):
+            role, charge_path = pod.role if pod.role in roles else "", member.charge_path if charged else None
+            group = buckets.group_of(member) if buckets is not None else None
+            key = (-pod.priority, member.pod_class, role, charge_path, group)
+            batch = batches.get(key)
+            if batch is None:
+                batch = batches[key] = PodBatch(*key)
+            last, add = member, batch.members.append
+        add(member)
     return list(batches.values())
 
 

@@ -65,8 +65,8 @@ class Priorities:
         highest = self._highest_by_gang.get(gang)
         if highest is None:
             if gang.highest_priority is None:
-                alive = (member for member in gang.members.values() if member.state in _ALIVE)
-                gang.highest_priority = max((member.pod.priority for member in alive), default=0)
+                alive = [member.pod.priority for member in gang.members.values() if member.state in _ALIVE]
+                gang.highest_priority = max(alive, default=0)
             highest = self._highest_by_gang[gang] = gang.highest_priority
         return highest
 

@@ -209,7 +209,7 @@ class ClassViews:
         for scorer in self._scorers:
             total += scorer.score(view.pod_class, load)
         if view.preference is not None:
-            total += view.preference[rows, None]
+            total += view.preference.take(rows)[:, None]
         return quantised(total) if view.quantised else total
 
     def _new_view(self, pod_class: ClassRecord) -> ClassView:
@@ -351,7 +351,12 @@ class ClassViews:
         nodes = self._nodes
         afresh = view.cursor < 0 or self.single
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
-        rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
+        if changed is None:
+            rows = np.flatnonzero(view.allowed)
+        else:
+            rows = np.array(changed, dtype=np.intp)
+            # No other rows have scores.
+            rows = rows[view.allowed.take(rows)]
         copies = view.copies if view.room_cursor == nodes.changes.end else None
         self._score_rows(view, rows, copies.take(rows) > 0 if copies is not None else None)
         view.cursor = nodes.changes.end
@@ -380,9 +385,9 @@ class ClassViews:
 
     def _fits_amounts(self, view: ClassView, rows: RowArray) -> BoolArray:
         """Return bool[rows]: the allowed rows with the idle amounts of one copy."""
-        idle = self._nodes.idle.take(rows, axis=1)
-        fits: BoolArray = np.logical_and.reduce(idle >= view.pod_class.min_idle, axis=0)
-        fits &= view.allowed.take(rows)
+        idle, fits = self._nodes.idle, view.allowed.take(rows)
+        for column, amount in view.pod_class.demand:
+            fits &= idle[column].take(rows) >= amount
         return fits
 
     def _fits(self, view: ClassView, rows: RowArray, fits: BoolArray) -> BoolArray:

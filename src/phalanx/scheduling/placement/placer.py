@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -35,6 +35,10 @@ _PEER_BLOCK = 1024
 
 # Up to this many copies the best rows are found by repeated argmax.
 _FEW = 8
+# Number of groups of rows per copy, for a bound of the best scores.
+_GROUPS = 4
+# Factor by which the look-ahead over the copies of the rows grows if it is too short.
+_DEEPER = 4
 
 
 class Placer:
@@ -349,16 +353,12 @@ class Placer:
         if not len(candidates):
             return []
         copies = np.minimum(self._views.copies(view, candidates) if limits is None else limits(candidates), count)
-        deepest = int(copies.max())
-        if deepest == 1:
-            order = np.lexsort((candidates, -score[candidates]))
-            return [int(row) for row in candidates[order[:count]]]
-        steps = (
-            self._views.copy_scores(view, candidates, deepest)
-            if copy_scores is None
-            else copy_scores(candidates, deepest)
-        )
-        return place_greedily(candidates.tolist(), copies.tolist(), steps.tolist(), count)
+        if copies.max() <= 1:
+            best_first: list[int] = candidates[(-score[candidates]).argsort(kind="stable")].tolist()
+            return best_first
+        if copy_scores is None:
+            copy_scores = partial(self._views.copy_scores, view)
+        return place_greedily(candidates, copies, copy_scores, count)
 
 
 def build_placer(
@@ -393,19 +393,30 @@ def best_rows(score: FloatArray, count: int) -> RowArray:
         return np.flatnonzero(score > NOWHERE)
     if count <= _FEW:
         return _best_few(score.copy(), count)
-    if score.min() > NOWHERE:
-        return _best_many(score, count)
-    # Partitioning takes ten times as long if most entries are the same infinity.
-    fitting = np.flatnonzero(score > NOWHERE)
-    return fitting if len(fitting) <= count else fitting[_best_many(score[fitting], count)]
+    threshold = _lower_bound(score, count)
+    above = (score > threshold).nonzero()[0]
+    if len(above) > count:
+        scores = score[above]
+        threshold = np.partition(scores, len(above) - count)[len(above) - count]
+        above = above[scores > threshold]
+    if threshold == NOWHERE or len(above) == count:
+        return above
+    level = (score == threshold).nonzero()[0][: count - len(above)]
+    rows = np.concatenate([above, level])
+    rows.sort()
+    return rows
 
 
-def _best_many(score: FloatArray, count: int) -> RowArray:
-    """Return the `count` best rows of rows that all fit; there are more than `count`."""
-    threshold = np.partition(score, len(score) - count)[len(score) - count]
-    above = np.flatnonzero(score > threshold)
-    level = np.flatnonzero(score == threshold)[: count - len(above)]
-    return np.sort(np.concatenate([above, level]))
+def _lower_bound(score: FloatArray, count: int) -> float:
+    """Return a lower bound of the `count`-th best score that few rows exceed.
+
+    It is the `count`-th best of the best scores of groups of rows. Partitioning all rows is slow, above all if most
+    scores are equal.
+    """
+    groups = min(_GROUPS * count, len(score))
+    best = score[: len(score) // groups * groups].reshape(-1, groups).max(axis=0)
+    bound: float = np.partition(best, groups - count)[groups - count]
+    return bound
 
 
 def _best_few(score: FloatArray, count: int) -> RowArray:
@@ -420,16 +431,21 @@ def _best_few(score: FloatArray, count: int) -> RowArray:
     return np.array(sorted(rows), dtype=np.intp)
 
 
-def place_greedily(rows: list[int], copies: list[int], copy_scores: list[list[float]], count: int) -> list[int]:
-    """Choose the best next copy `count` times: each row's copies in order, ties for the lowest row."""
-    heap = [(-steps[0], row, place, 1) for place, (row, steps) in enumerate(zip(rows, copy_scores, strict=True))]
-    heapq.heapify(heap)
-    chosen: list[int] = []
-    while heap and len(chosen) < count:
-        _, row, place, placed = heap[0]
-        chosen.append(row)
-        if placed < copies[place]:
-            heapq.heapreplace(heap, (-copy_scores[place][placed], row, place, placed + 1))
-        else:
-            heapq.heappop(heap)
-    return chosen
+def place_greedily(rows: RowArray, copies: IntArray, copy_scores: CopyScores, count: int) -> list[int]:
+    """Choose the best next copy `count` times: each row's copies in order, ties for the lowest row.
+
+    `copies` is the number of copies per row, `rows` are in order.
+    """
+    deepest = int(copies.max())
+    # Mostly, one copy on each row is better than a second one on any of them.
+    depth = min(2, deepest)
+    while True:
+        # A copy with a better score than an earlier one of its row is chosen directly after that.
+        scores = np.minimum.accumulate(copy_scores(rows, depth), axis=1)
+        scores[:, 1:][copies[:, None] <= np.arange(1, depth)] = NOWHERE
+        order = (-scores).argsort(axis=None, kind="stable")[:count]
+        lowest = scores.item(order.item(-1))
+        if depth == deepest or scores[:, -1][copies > depth].max(initial=NOWHERE) < lowest:
+            chosen: list[int] = rows[order // depth].tolist()
+            return chosen if lowest > NOWHERE else chosen[: np.count_nonzero(scores > NOWHERE)]
+        depth = min(depth * _DEEPER, deepest)

@@ -46,7 +46,7 @@ class Decisions:
         self.cause = f"c{plan.cycle}"
         self.steps = 0
         # Pods that are assumed but not in the plan yet.
-        self._unbound: tuple[PodRecord, ...] = ()
+        self._unbound: list[PodRecord] = []
         self._causes = 0
         # Placeholders with reserved room; the first `_nominated_holds` of them are nominated already.
         self._reserved: list[tuple[PodRecord, int]] = []
@@ -91,7 +91,7 @@ class Decisions:
         for unbound in self._unbound:
             if unbound.pod.uid not in written:
                 self._state.pods.binding_failed(unbound.pod.uid)
-        self._unbound = ()
+        self._unbound = []
         for part, mark in zip(self._lists()[1:], marks[1:], strict=False):
             del part[mark:]
         for bind in binds:
@@ -140,30 +140,15 @@ class Decisions:
         self.steps += len(placed)
         self._state.pods.assume_all(placed, mark)
         # The binding clears the nomination, so a nomination of this cycle need not be written.
-        self._unbound = tuple(record for record, _ in placed)
-        names, binds = self._state.nodes.names, self.plan.binds
-        for record, row in placed:
-            pod = record.pod
-            preparations, annotations = binding_writes(record, self._now)
-            binds.append(
-                Bind(
-                    pod.uid,
-                    pod.namespace,
-                    pod.name,
-                    names[row],
-                    gang,
-                    mark,
-                    self.cause,
-                    preparations,
-                    annotations,
-                    together,
-                    held,
-                )
-            )
-        self._unbound = ()
-        for record, _ in placed:
-            if record.last_verdict is not None:
-                self.set_pod_verdict(record, None)
+        self._unbound = records = [record for record, _ in placed]
+        now, cause, add = self._now, self.cause, self.plan.binds.append
+        for record in records:
+            pod, node = record.pod, record.assumed_node
+            before, within = binding_writes(record, now)
+            add(Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, cause, before, within, together, held))
+        self._unbound = []
+        for record in [record for record in records if record.last_verdict is not None]:
+            self.set_pod_verdict(record, None)
 
     def move(self, moves: Iterable[tuple[PodRecord, int]]) -> None:
         """Move pods that were placed in this cycle to other rows, and change their bindings."""

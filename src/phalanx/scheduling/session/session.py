@@ -349,8 +349,13 @@ class Session:
         members = list(pending)
         if len(members) < 2:
             return members
-        columns = [[plugin.pod_order(self, member) for member in members] for plugin in plugins]
-        keys = list(zip(*columns, [member.order[1:] for member in members], strict=True))
+        pods = [member.pod for member in members]
+        columns: list[list[Any]] = [[plugin.pod_order(self, member) for member in members] for plugin in plugins]
+        columns += [pod.index for pod in pods], [pod.created for pod in pods]
+        # Mostly, members differ only by name, and sorting by one column is several times as fast as by tuples.
+        columns = [column for column in columns if column.count(column[0]) < len(column)]
+        names = [pod.name for pod in pods]
+        keys = list(zip(*columns, names, strict=True)) if columns else names
         return [members[place] for place in sorted(range(len(members)), key=keys.__getitem__)]
 
     def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:

@@ -60,8 +60,8 @@ class Attempt(Protocol):
 
 def bind_gangs(session: Session, placements: list[GangPlacement]) -> None:
     """Record the bindings of all gangs of one decision, and reserve the nodes of placeholders."""
-    prepares = any(record.allocated for placement in placements for record, _ in placement.placed)
-    together = session.decisions.next_cause() if prepares else ""
+    prepared = [record for placement in placements for record, _ in placement.placed if record.allocated]
+    together = session.decisions.next_cause() if prepared else ""
     for placement in placements:
         placed, held = placement.placed, tuple[str, ...]()
         if placement.gang.placeholders:

@@ -95,10 +95,8 @@ class NodeOrder(Plugin):
             if self._balanced and not pod_class.spec.best_effort:
                 # BalancedAllocation 1.36: 75 without change, more if the pod balances CPU and memory. The standard
                 # deviation of two fractions is half their difference.
-                after = load.processor_and_memory()
-                before = load.processor_and_memory_before()
-                gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
-                total = total + (gain * 25.0 + 75.0) * self._balanced
+                before, after = load.imbalances()
+                total = total + ((before - after) * 25.0 + 75.0) * self._balanced
         if self._claims and pod_class.spec.claims:
             total = total + self._claim_points(pod_class, load)
         return total
