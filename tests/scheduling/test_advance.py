@@ -166,6 +166,18 @@ class TestKeepingOthersOff:
         world.observe("reservation r", AdvanceReservationRemoved("r")).run()
         assert sorted(world.placed()) == ["other"]
 
+    def test_preemptor_is_bound_only_once_the_eviction_is_confirmed_on_whose_room_it_counts(self) -> None:
+        """A binding calls an eviction off that has not been sent: the victim would stay in the reserved room."""
+        world = Scenario(POLICY.replace("allocate,", "allocate, preempt,")).node("n1", cpu=3)
+        reserve(world, "r", start=600, end=HOUR, cpu=1).settle()
+        world.pods("low", 2, cpu=1).settle()
+        world.gang("urgent", 1).pod("urgent-0", gang="urgent", cpu=1, priority=9)
+        (victim,) = [each.name for each in world.cycle().evictions]
+        world.pod("urgent-1", gang="urgent", cpu=1, priority=9)
+        assert not world.cycle().binds
+        world.becomes(victim, terminating=True, condemned="phalanx", leaves=world.now + 30).run()
+        assert world.depart(victim).run().where("urgent-0") == "n1"
+
 
 class TestUsing:
     def test_pod_that_names_a_reservation_waits_for_its_start_and_gets_its_room(self) -> None:

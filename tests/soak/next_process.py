@@ -91,7 +91,7 @@ def _moves_promises(cluster: SoakCluster) -> bool:
     plan = starts(cluster.scheduler).plan
     records = cluster.state.pods.values()
     limited = any(record.state is MemberState.ASSUMED and record.pod.run_time.limit for record in records)
-    return (limited or _evictions_arrive(cluster)) and plan is not None and len(plan) > 0
+    return (limited or _evictions_arrive(cluster)) and plan is not None and plan.active
 
 
 def _awaits_a_retry(cluster: SoakCluster) -> bool:

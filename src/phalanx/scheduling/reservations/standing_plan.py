@@ -151,8 +151,19 @@ class StandingPlan:
             rows = reserved[emptied]
             copies_in_time = copies_in_time.copy()
             copies_in_time[emptied] = self._future.copies_beside(pod_class, rows, self._now, until, (), removed)
+        if uncertain := self._rows_of_unconfirmed_evictions():
+            copies_in_time = np.where(np.isin(reserved, uncertain), 0, copies_in_time)
         allowed[places] = np.minimum(allowed[places], copies_in_time)
         return allowed
+
+    def _rows_of_unconfirmed_evictions(self) -> list[int]:
+        """Return the rows of evicted pods whose termination the API does not show yet.
+
+        Such an eviction can be refused, and it is called off once its preemptor is bound. So no pod counts on the
+        room that the victim would leave beside a window.
+        """
+        leaving = self._state.pods.terminating.values()
+        return [record.row for record in leaving if record.evicting and not record.pod.terminating]
 
     def _end(self, run_limit: int) -> int:
         """Return the time by which a pod that starts now has left; FOREVER if unknown.
