@@ -343,3 +343,18 @@ def test_start_behind_an_evicted_pod_that_the_api_still_shows_waits_for_it_by_na
     world.now += 5
     world.gone("victim").work()
     assert node_of(world, "later") == "n1"
+
+
+def test_window_stays_beside_one_that_uses_the_guarantee_of_its_own_queue() -> None:
+    """The limit of the first pod excludes the guarantee of queue c, which the window of the gang uses by then."""
+    world = Scenario(POLICY).node("n1", gpu=6, cpu=20).queue("b").queue("c", guarantee={"nvidia.com/gpu": 1})
+    busy(world, "r1", "n1", 100, gpu=6)
+    world.settle()
+    world.pod("first", queue="b", gpu=2, priority=9)
+    world.gang("second", 4, queue="c").pods("second", 4, gang="second", queue="c", gpu=1).settle()
+    plan = starts(world.scheduler).plan
+    assert plan is not None
+    standing = [reservation.window for reservation in plan.all()]
+    world.node("n2", cpu=1).settle()
+    assert [window.start for window in standing] == [1100, 1100]
+    assert all(each.window is window for each, window in zip(plan.all(), standing, strict=True))

@@ -103,11 +103,26 @@ class AccountFuture:
             for account_limit in self._quotas.account_limits(charge_path):
                 for name, amount in amounts:
                     if amount > 0 and name in account_limit.limit.limits:
-                        limit, used, kept = account_limit.state(name)
-                        usage = used - int(self._lessened(account_limit.account, name)[begin:end].min())
-                        if usage > limit and amount > kept:
+                        _, _, kept = account_limit.state(name)
+                        if amount > kept and self._is_exceeded(account_limit, name, begin, end):
                             return account_limit.account
         return None
+
+    def _is_exceeded(self, account_limit: AccountLimit, resource: str, begin: int, end: int) -> bool:
+        """Return whether the usage with windows exceeds a limit in any of the slots.
+
+        A guarantee that is idle now is no part of the limit. Windows of its queue use it: that part counts again,
+        as the limit of that queue counts it. Otherwise each of two windows would fit beside the other in its turn,
+        and one of them would be lost in each cycle.
+        """
+        limit, used, _ = account_limit.state(resource)
+        usage = used - self._lessened(account_limit.account, resource)[begin:end]
+        if account_limit.limit.reserves and int(usage.max()) > limit:
+            for child in account_limit.account.children.values():
+                idle = child.idle_guarantee(resource) if child not in account_limit.below else 0
+                if idle > 0:
+                    usage = usage - (-self._lessened(child, resource)[begin:end]).clip(0, idle)
+        return int(usage.max()) > limit
 
     def any_overdrawn(self) -> bool:
         return any(self.overdrawn(window) is not None for window in self._windows.values())
