@@ -11,6 +11,7 @@ from phalanx.model.node_rejection import NodeBackoffEntry
 from phalanx.model.promise_records import StoredStarts, decode, decode_grants, decode_losses, encode
 from phalanx.model.reclaim_records import ReclaimedGang
 from phalanx.scheduling.collecting.plugin import Collecting, load_collections
+from phalanx.scheduling.collecting.run_times import LearnedRunTime
 from phalanx.scheduling.features.borrowed_room import BorrowedRoom, load_reclaims
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.eviction_log import NotedEvictions
@@ -20,13 +21,15 @@ from ..scheduling.features import starts
 
 class StoredRecords(msgspec.Struct, frozen=True):
     """Promised starts with their losses and grants (`promises`, as stored), observed starts, the back-offs of
-    nodes and of reclaimed gangs, collections (as stored), and evictions that count against rates."""
+    nodes and of reclaimed gangs, collections (as stored), learned run times, and evictions that count against
+    rates."""
 
     promises: str
     observed: StoredStarts
     node_backoffs: tuple[NodeBackoffEntry, ...]
     reclaimed: list[ReclaimedGang]
     collections: str
+    run_times: list[LearnedRunTime]
     evictions: list[NotedEvictions]
 
     @classmethod
@@ -40,6 +43,7 @@ class StoredRecords(msgspec.Struct, frozen=True):
             state.nodes.backoff.entries(),
             borrowed.backoff.export() if borrowed is not None else [],
             encode_collections(collecting.export() if collecting is not None else []),
+            collecting.run_times.export() if collecting is not None else [],
             scheduler.cycle_history.evictions.export(),
         )
 
@@ -55,4 +59,6 @@ class StoredRecords(msgspec.Struct, frozen=True):
         collections, fault = decode_collections(self.collections)
         assert not fault
         load_collections(scheduler.features, collections)
+        if (collecting := scheduler.features.get(Collecting)) is not None:
+            collecting.run_times.restore(self.run_times)
         scheduler.cycle_history.evictions.restore(self.evictions)
