@@ -153,23 +153,16 @@ def _access(group: str) -> tuple[AccessRule, ...]:
 SCHEDULER_PLUGINS_DIALECT = Dialect(
     "scheduler-plugins",
     (LABEL, OLD_LABEL, LABELS_ALONE, LIGHTWEIGHT),
-    (
+    tuple(
         GroupKind(
-            WantedKind(X_K8S, "podgroups", "PodGroup", ("v1alpha1",)),
+            WantedKind(group, "podgroups", "PodGroup", ("v1alpha1",)),
             read_pod_group,
-            LABEL,
+            naming,
             status_of,
             names_owners=True,
             restate=independent_of_status,
-        ),
-        GroupKind(
-            WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)),
-            read_pod_group,
-            OLD_LABEL,
-            status_of,
-            names_owners=True,
-            restate=independent_of_status,
-        ),
+        )
+        for group, naming in ((X_K8S, LABEL), (SIGS, OLD_LABEL))
     ),
     (
         AccountKind(
